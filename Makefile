@@ -1,0 +1,36 @@
+# Everything a newcomer needs: make demo, make test. Only Python, pip and make are assumed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The version whose CPU build the tests are known to pass with; any torch from 2.4 on serves a user.
+TORCH ?= torch==2.13.0
+
+.PHONY: demo test test-all lint format types imports bench clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[run,view,dev]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/stepscope generate --prompt "A Logo With Bold Large Text" --seed 0 --profile --perf-dump-path perf.json
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not gpu" -q
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/all_cpu.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

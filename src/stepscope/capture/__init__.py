@@ -1,0 +1,1 @@
+"""Touches the live process: clock, observation, profiler, NVTX, nsys, environment."""

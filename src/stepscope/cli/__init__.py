@@ -1,0 +1,52 @@
+"""The command line: an explicit list of commands and the one place where errors are printed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from stepscope import __version__
+from stepscope.cli.command import Command
+from stepscope.model.errors import StepscopeError
+
+COMMANDS: tuple[Command, ...] = ()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole parser, every command included; imports nothing heavy."""
+    parser = argparse.ArgumentParser(
+        prog="stepscope", description="Know where the time goes in diffusion inference.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        description = type(command).__doc__ or ""
+        subparser = subparsers.add_parser(
+            command.name,
+            help=description.splitlines()[0] if description else None,
+            description=description,
+            allow_abbrev=False,
+        )
+        command.prepare_parser(subparser)
+        subparser.set_defaults(entrypoint=command.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the only place that prints errors and decides the exit status."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        status: int = arguments.entrypoint(arguments)
+    except StepscopeError as error:
+        print(f"stepscope: error: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("stepscope: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) went away: not our failure. Keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return status

@@ -1,0 +1,36 @@
+"""Every error that stepscope raises on purpose.
+
+    StepscopeError            what happened, where, what to do next; shown as one line
+    ├── UsageError            the call was wrong: exit status 2
+    │   └── UnreadableInputError   a file given to us cannot be read as what it should be
+    └── RunFailedError             the work could not be done: exit status 1
+
+A pipeline's own exception is never wrapped: it goes on as it is.
+"""
+
+from __future__ import annotations
+
+
+class StepscopeError(Exception):
+    """What went wrong and what to do next, in one line for the person at the terminal."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(f"{message} {remedy}".strip())
+
+
+class UsageError(StepscopeError):
+    """The call itself was wrong: an unknown model, a flag the pipeline cannot take, an unreadable file."""
+
+    exit_status = 2
+
+
+class UnreadableInputError(UsageError):
+    """A trace, dump or configuration that cannot be read as what it should be."""
+
+
+class RunFailedError(StepscopeError):
+    """The call was right but the work could not be done: out of memory, a full disk, a missing tool."""

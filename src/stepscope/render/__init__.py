@@ -1,0 +1,1 @@
+"""Finished results to text: terminal, JSON, Markdown, HTML. No arithmetic beyond formatting."""

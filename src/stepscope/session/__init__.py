@@ -1,0 +1,1 @@
+"""The wiring, in one place."""

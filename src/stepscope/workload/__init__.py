@@ -1,0 +1,1 @@
+"""What is run: load a pipeline, presets, call arguments."""
