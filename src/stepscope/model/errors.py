@@ -1,7 +1,7 @@
 """Every error that stepscope raises on purpose.
 
-    StepscopeError            what happened, where, what to do next; shown as one line
-    ├── UsageError            the call was wrong: exit status 2
+    StepscopeError                 what happened, where, what to do next; shown as one line
+    ├── UsageError                 the call was wrong: exit status 2
     │   └── UnreadableInputError   a file given to us cannot be read as what it should be
     └── RunFailedError             the work could not be done: exit status 1
 
