@@ -1,6 +1,7 @@
 """The command: what goes in, what people see, and the exit status."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 import jsonschema
@@ -124,7 +125,8 @@ def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
     assert {"script", "img", "b"}.isdisjoint(tags.seen)
     assert "&lt;script&gt;" in page
     assert main(["compare", *names, "--output", "page.md"]) == 0
-    assert "<script>" not in (tmp_path / "page.md").read_text()
+    outside_code = re.sub("`[^`]*`", "", (tmp_path / "page.md").read_text())
+    assert "<script>" not in outside_code
 
 
 @pytest.mark.parametrize(

@@ -20,21 +20,40 @@ def rank(kernels, *, steps=3, unlisted_ms=0.0):
         entry[0] += 1
         entry[1] += unlisted_ms
     return RankReport(
-        rank=0, path="x", request_id=None, source="torch_profiler", event_count=1, gpu=None, stages=(),
-        steps=tuple(
-            StepRow(index=i, stage_index=0, duration_ms=1.0, gpu_busy_ms=1.0, kernel_count=1, forwards=1, outlier=None, inferred=False)
-            for i in range(steps)
-        ),
+        rank=0,
+        path="x",
+        request_id=None,
+        source="torch_profiler",
+        event_count=1,
+        gpu=None,
+        stages=(),
+        steps=tuple(STEP for _ in range(steps)),
         categories=tuple(
-            CategoryRow(name=name, total_ms=ms, share=0.0, count=int(count)) for name, (count, ms) in totals.items()
+            CategoryRow(name=name, total_ms=ms, share=0.0, count=int(count))
+            for name, (count, ms) in totals.items()
         ),
         transfers=(),
-        kernels=tuple(
-            KernelRow(name=name, category=category, count=count, total_ms=ms, share=0.0, mean_us=0.0, source=None)
-            for name, category, count, ms in kernels
-        ),
+        kernels=tuple(kernel_row(*row) for row in kernels),
         engaged=EngagedView(attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0),
-    )  # fmt: skip
+    )
+
+
+STEP = StepRow(
+    index=0,
+    stage_index=0,
+    duration_ms=1.0,
+    gpu_busy_ms=1.0,
+    kernel_count=1,
+    forwards=1,
+    outlier=None,
+    inferred=False,
+)
+
+
+def kernel_row(name, category, count, ms):
+    return KernelRow(
+        name=name, category=category, count=count, total_ms=ms, share=0.0, mean_us=0.0, source=None
+    )
 
 
 def test_kernels_that_went_came_and_changed() -> None:
