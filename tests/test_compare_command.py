@@ -135,7 +135,7 @@ def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
         ["a.json"],
         [],
         ["--base", "a.json"],
-        ["--base", "a.json", "--new", "a.json", "a.json"],
+        ["a.json", "--base", "a.json", "--new", "a.json"],
         ["a.json", "none.json"],
     ],
 )
