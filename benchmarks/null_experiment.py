@@ -37,9 +37,7 @@ def main() -> int:
     relative = np.asarray(totals) / np.median(totals)
     if arguments.write_noise:
         arguments.write_noise.write_text(json.dumps([round(float(each), 6) for each in relative]))
-    print(
-        f"noise: {len(totals)} runs, median {np.median(totals):.2f} ms, standard deviation {relative.std():.2%}"
-    )
+    print(f"noise: {len(totals)} runs, median {np.median(totals):.2f} ms, spread {relative.std():.2%}")
 
     def measured() -> Sequence[float]:
         return list(1000 * generator.choice(relative, RUNS))
@@ -55,9 +53,7 @@ def main() -> int:
     for name, base, new in cases:
         changed, slower = rate(base, new, arguments.pairs)
         error = 1.96 * math.sqrt(max(changed * (1 - changed), 1e-9) / arguments.pairs)
-        print(
-            f"{name}: changed in {changed:.2%} +- {error:.2%} of {arguments.pairs} pairs, slower in {slower:.2%}"
-        )
+        print(f"{name}: {changed:.2%} +- {error:.2%} of {arguments.pairs} pairs changed, {slower:.2%} slower")
     return 0
 
 

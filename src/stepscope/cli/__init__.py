@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from stepscope import __version__
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.gate import GateCommand
 from stepscope.model.errors import StepscopeError
 
-COMMANDS: tuple[Command, ...] = (CompareCommand(),)
+COMMANDS: tuple[Command, ...] = (CompareCommand(), GateCommand())
 
 
 def build_parser() -> argparse.ArgumentParser:
