@@ -1,0 +1,187 @@
+"""Cuts a raw profiler export to the exact window, adds our spans, compresses it under the name users know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from isal import igzip
+
+from stepscope.model.errors import RunFailedError
+from stepscope.model.run import Run, TraceWindow
+from stepscope.record.atomic import atomic_path, free_path
+from stepscope.record.raw_export import Part, split_export
+from stepscope.record.trace_spans import (
+    DEVICE_TRACK_NAME,
+    HOST_TRACK_NAME,
+    TraceSpan,
+    device_spans,
+    host_spans,
+    span_events,
+)
+from stepscope.record.trace_window import (
+    DEVICE_ANNOTATION,
+    Intervals,
+    Survey,
+    TraceClock,
+    WindowCut,
+    survey_export,
+)
+
+TRACE_SCHEMA_VERSION = 1
+"""Of the ``stepscope`` header. 1 (2026-11): first."""
+COMPRESSION_LEVEL = 2
+"""isal's levels are 0 to 3; see docs/decisions.md for what each costs and saves."""
+WRITE_BYTES = 1024**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest:
+    """What was asked of the profiler for one run."""
+
+    asked: int  # --num-profiled-timesteps as given
+    full_stages: bool = False
+
+
+def trace_name(request_id: str, rank: int, *, step_count: int, full_stages: bool) -> str:
+    """``<request_id>-<N>_steps-global-rank<r>.trace.json.gz``; N is the number recorded."""
+    mode = "full_stages" if full_stages else f"{step_count}_steps"
+    return f"{request_id}-{mode}-global-rank{rank}.trace.json.gz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What one trace file will be: its name, the steps it holds and the window on the host clock."""
+
+    name: str
+    run: Run
+    request: TraceRequest
+    steps: tuple[int, ...]
+    window: Intervals
+
+
+def write_trace(raw: Path, run: Run, request: TraceRequest, directory: Path) -> TraceWindow:
+    """Write the trace of a run into ``directory`` and say what is in it.
+
+    Args:
+        raw: the profiler's own uncompressed export; it is read twice and left where it is.
+        run: tells the steps recorded (``traced``), the spans and the clock anchors.
+        request: what the profiler was asked for.
+        directory: where the file goes; created where it is missing.
+
+    Raises:
+        RunFailedError: nothing was recorded, or the directory cannot be written.
+        UnreadableInputError: ``raw`` is not a profiler export.
+
+    """
+    steps = recorded_steps(run, request)
+    name = trace_name(run.request_id, run.rank, step_count=len(steps), full_stages=request.full_stages)
+    path = free_path(directory / name)
+    window = _host_window(run, request, steps)
+    if not window.starts or not run.anchors:
+        raise RunFailedError("no trace was written: the run ended before a step was recorded.")
+    with atomic_path(path) as temporary:
+        _write(raw, temporary, _Plan(name=path.name, run=run, request=request, steps=steps, window=window))
+    return TraceWindow(
+        path=str(path.resolve()),
+        steps=steps,
+        full_stages=request.full_stages,
+        asked=request.asked,
+        note=window_note(request, steps),
+    )
+
+
+def recorded_steps(run: Run, request: TraceRequest) -> tuple[int, ...]:
+    """Indices of the steps that the trace holds."""
+    return tuple(step.index for step in run.steps if step.traced or request.full_stages)
+
+
+def window_note(request: TraceRequest, steps: Sequence[int]) -> str:
+    """One line when the trace does not hold what was asked for; empty when it does."""
+    if request.full_stages or request.asked == -1 or (request.asked == len(steps) and 0 not in steps):
+        return ""
+    if tuple(steps) == (0,):
+        return "the run has one step, so the trace holds step 0"
+    held = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
+    return f"{request.asked} steps were asked for, {len(steps)} follow step 0: the trace holds {held}"
+
+
+def _host_window(run: Run, request: TraceRequest, steps: Sequence[int]) -> Intervals:
+    """The window on the host clock: the recorded steps, or the whole call."""
+    if request.full_stages and run.ends is not None:
+        return Intervals.union([(run.ends.start_ns, max(run.ends.returned_ns, run.ends.device_done_ns))])
+    stages = [stage.span for stage in run.stages if request.full_stages]
+    spans = stages or [step.span for step in run.steps if step.index in steps]
+    segments = [segment for span in spans for segment in span.segments]
+    return Intervals.union((segment.host_start_ns, segment.host_end_ns) for segment in segments)
+
+
+def _write(raw: Path, path: Path, plan: _Plan) -> None:
+    survey = survey_export(raw)
+    clock = TraceClock.from_anchors(plan.run.anchors, int(survey.header.get("baseTimeNanoseconds", 0)))
+    window = Intervals(
+        tuple(clock.at(start) for start in plan.window.starts),
+        tuple(clock.at(end) for end in plan.window.ends),
+    )
+    spans = host_spans(plan.run, clock, window, plan.steps)
+    ours = _stepscope_header(plan, window, survey.malformed)
+    header = survey.header | {"traceName": plan.name, "stepscope": ours}
+    with igzip.open(path, "wb", compresslevel=COMPRESSION_LEVEL) as stream:
+        stream.write(msgspec.json.encode(header).removesuffix(b"}") + b',"traceEvents":[\n')
+        separator = b""
+        for batch in _batches(_events(raw, WindowCut(survey, window), spans, survey)):
+            stream.write(separator + b",\n".join(batch))
+            separator = b",\n"
+        stream.write(b"\n]}\n")
+
+
+def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -> Iterator[bytes]:
+    for part, event in split_export(raw):
+        kept = cut.keep(event) if part is Part.EVENT else None
+        if kept is not None:
+            yield kept
+    yield from span_events(
+        spans, process=survey.process, category="user_annotation", track_name=HOST_TRACK_NAME
+    )
+    for device, on_device in sorted(device_spans(spans, survey).items()):
+        yield from span_events(
+            on_device, process=device, category=DEVICE_ANNOTATION, track_name=DEVICE_TRACK_NAME
+        )
+
+
+def _batches(events: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Events gathered to about a megabyte: one write each would cost more than the compression."""
+    batch: list[bytes] = []
+    size = 0
+    for event in events:
+        batch.append(event)
+        size += len(event)
+        if size >= WRITE_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _stepscope_header(plan: _Plan, window: Intervals, malformed: int) -> dict[str, Any]:
+    """What a reader needs to know and the profiler did not write. Times are trace ns."""
+    run = plan.run
+    return {
+        "schema": TRACE_SCHEMA_VERSION,
+        "version": run.environment.stepscope,
+        "request_id": run.request_id,
+        "call_id": run.call_id,
+        "rank": run.rank,
+        "world_size": run.world_size,
+        "model": run.workload.model,
+        "load_format": run.workload.load_format,
+        "steps": plan.steps,
+        "asked": plan.request.asked,
+        "full_stages": plan.request.full_stages,
+        "window": tuple(zip(window.starts, window.ends, strict=True)),
+        "malformed_events_skipped": malformed,
+        "incomplete_reason": run.incomplete_reason,
+    }
