@@ -11,7 +11,7 @@ import msgspec
 from isal import igzip
 
 from stepscope.model.errors import RunFailedError
-from stepscope.model.run import Run, TraceWindow
+from stepscope.model.run import Run, Span, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
 from stepscope.record.raw_export import Part, split_export
 from stepscope.record.trace_spans import (
@@ -101,10 +101,12 @@ def recorded_steps(run: Run, request: TraceRequest) -> tuple[int, ...]:
 
 def window_note(request: TraceRequest, steps: Sequence[int]) -> str:
     """One line when the trace does not hold what was asked for; empty when it does."""
-    if request.full_stages or request.asked == -1 or (request.asked == len(steps) and 0 not in steps):
+    if request.full_stages:
         return ""
     if tuple(steps) == (0,):
         return "the run has one step, so the trace holds step 0"
+    if request.asked in {-1, len(steps)}:
+        return ""
     held = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
     return f"{request.asked} steps were asked for, {len(steps)} follow step 0: the trace holds {held}"
 
@@ -113,10 +115,19 @@ def _host_window(run: Run, request: TraceRequest, steps: Sequence[int]) -> Inter
     """The window on the host clock: the recorded steps, or the whole call."""
     if request.full_stages and run.ends is not None:
         return Intervals.union([(run.ends.start_ns, max(run.ends.returned_ns, run.ends.device_done_ns))])
-    stages = [stage.span for stage in run.stages if request.full_stages]
-    spans = stages or [step.span for step in run.steps if step.index in steps]
+    if request.full_stages:
+        return Intervals.union(_host_extent([stage.span]) for stage in run.stages)
+    by_stage: dict[int, list[Span]] = {}
+    for step in run.steps:
+        if step.index in steps:
+            by_stage.setdefault(step.stage_index, []).append(step.span)
+    return Intervals.union(_host_extent(spans) for spans in by_stage.values())
+
+
+def _host_extent(spans: Sequence[Span]) -> tuple[int, int]:
+    """From the first start to the last end; a span that was cut by a pause counts whole."""
     segments = [segment for span in spans for segment in span.segments]
-    return Intervals.union((segment.host_start_ns, segment.host_end_ns) for segment in segments)
+    return min(s.host_start_ns for s in segments), max(s.host_end_ns for s in segments)
 
 
 def _write(raw: Path, path: Path, plan: _Plan) -> None:
