@@ -65,13 +65,14 @@ def test_every_occurrence_and_every_step_is_kept(run: Run) -> None:
 
 
 @given(runs())
-def test_a_run_that_agrees_is_trusted_and_one_that_does_not_says_why(run: Run) -> None:
-    """Unaccounted time above 5 % of the total is the only disagreement these runs can have."""
+def test_time_in_no_stage_is_a_reason_and_steps_that_fill_their_stage_are_none(run: Run) -> None:
+    """More than 2 % of the total (and than 2 ms) that lies in no stage is said; these runs' steps agree."""
     dump = reconcile(run)
-    unaccounted = dump.unaccounted_ms / dump.total_duration_ms if dump.total_duration_ms else 0
+    limit_ms = max(0.02 * dump.total_duration_ms, 2)
 
-    assert dump.trust.ok is (unaccounted <= 0.05)
-    assert dump.trust.ok is not any("is in no stage" in reason for reason in dump.trust.reasons)
+    said = [reason for reason in dump.trust.reasons if "is in no stage" in reason]
+    assert bool(said) is (dump.unaccounted_ms > limit_ms)
+    assert not any("steps sum to" in reason for reason in dump.trust.reasons)
 
 
 def test_steps_that_do_not_fill_their_stage_are_untrusted() -> None:
@@ -85,12 +86,12 @@ def test_steps_that_do_not_fill_their_stage_are_untrusted() -> None:
 
 
 def test_stages_that_exceed_the_total_are_untrusted() -> None:
-    """A total 4 % below the stages cannot be right."""
+    """A total below the sum of the stages cannot be right."""
     run = three_stages(step_count=4)
 
-    reasons = reconcile(replace(run, total_ns=48 * MS)).trust.reasons
+    reasons = reconcile(replace(run, total_ns=40 * MS)).trust.reasons
 
-    assert reasons == ("the stages sum to 50.0 ms, 4.2% more than the total of 48.0 ms",)
+    assert reasons == ("the stages sum to 50 ms, more than the total of 40 ms",)
 
 
 def test_two_clocks_that_drift_apart_are_untrusted() -> None:

@@ -1,27 +1,26 @@
-"""Do a run's numbers agree with each other? One rule, one function, one sentence when it fails."""
+"""Do a run's numbers agree with each other? What only the run knows; the rest is judged from its dump."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepscope.model.dump import DumpTrust
+from stepscope.analyse.dump_trust import SLACK_MS, TOLERANCE, judge
+from stepscope.model.dump import DumpTrust, PerfDump
 from stepscope.model.run import Run
 from stepscope.model.vocabulary import Stage
-
-TOLERANCE = 0.02
-"""Two measurements of the same thing may differ by this share (design.md, rule 2)."""
-
-UNACCOUNTED_LIMIT = 0.05
-"""Share of the total that may lie in no stage; it is shown as its own row, so it misleads nobody."""
 
 NS_PER_MS = 1e6
 
 Rule = Callable[[Run], tuple[str, ...]]
 
 
-def trust_of(run: Run) -> DumpTrust:
-    """Every reason why the run's numbers should not be trusted; none means that they agree."""
-    reasons = tuple(reason for rule in RULES for reason in rule(run))
+def trust_of(run: Run, dump: PerfDump) -> DumpTrust:
+    """Every reason why the run's numbers should not be trusted; none means that they agree.
+
+    ``dump`` is the run's own, without trust yet: the rules that hold for anyone's dump hold for ours.
+    """
+    found = (*(reason for rule in RULES for reason in rule(run)), *judge(dump).reasons)
+    reasons = tuple(dict.fromkeys(found))
     return DumpTrust(ok=not reasons, reasons=reasons)
 
 
@@ -45,19 +44,6 @@ def _nothing_seen(run: Run) -> tuple[str, ...]:
     return ("no stage was seen: the pipeline makes no call that is known",)
 
 
-def _stages_against_total(run: Run) -> tuple[str, ...]:
-    total_ns = run.total_ns
-    if not run.stages or not total_ns:
-        return ()
-    stages_ns = sum(stage.span.duration_ns for stage in run.stages)
-    rest = (total_ns - stages_ns) / total_ns
-    if rest > UNACCOUNTED_LIMIT:
-        return (f"{rest:.1%} of the total ({_ms(total_ns - stages_ns)}) is in no stage",)
-    if rest < -TOLERANCE:
-        return (f"the stages sum to {_ms(stages_ns)}, {-rest:.1%} more than the total of {_ms(total_ns)}",)
-    return ()
-
-
 def _steps_against_their_stage(run: Run) -> tuple[str, ...]:
     reasons = []
     for stage in run.stages:
@@ -66,7 +52,7 @@ def _steps_against_their_stage(run: Run) -> tuple[str, ...]:
         if stage.span.name != Stage.DENOISING or not steps or stage_ns <= 0:
             continue
         steps_ns = sum(step.span.duration_ns for step in steps)
-        if _apart(steps_ns, stage_ns) > TOLERANCE:
+        if _apart(steps_ns, stage_ns) and abs(steps_ns - stage_ns) > SLACK_MS * NS_PER_MS:
             reasons.append(
                 f"the {len(steps)} steps sum to {_ms(steps_ns)}, {steps_ns / stage_ns:.1%} of the "
                 f"{_ms(stage_ns)} of {stage.span.name} (stage {stage.stage_index})"
@@ -84,7 +70,7 @@ def _device_against_host_clock(run: Run) -> tuple[str, ...]:
     for device, pairs in moments.items():
         (host_from, device_from), (host_to, device_to) = min(pairs), max(pairs)
         host_ns, device_ns = host_to - host_from, device_to - device_from
-        if host_ns > NS_PER_MS and _apart(device_ns, host_ns) > TOLERANCE:
+        if host_ns > NS_PER_MS and _apart(device_ns, host_ns):
             reasons.append(f"the clock of {device} says {_ms(device_ns)}, the host's says {_ms(host_ns)}")
     return tuple(sorted(reasons))
 
@@ -94,15 +80,14 @@ RULES: tuple[Rule, ...] = (
     _clock,
     _total_missing,
     _nothing_seen,
-    _stages_against_total,
     _steps_against_their_stage,
     _device_against_host_clock,
 )
 
 
-def _apart(measured_ns: int, reference_ns: int) -> float:
-    """By what share of the reference two durations differ."""
-    return abs(measured_ns - reference_ns) / reference_ns
+def _apart(measured_ns: int, reference_ns: int) -> bool:
+    """Whether two measurements of one thing differ by more than the tolerance."""
+    return abs(measured_ns - reference_ns) > TOLERANCE * reference_ns
 
 
 def _ms(duration_ns: float) -> str:

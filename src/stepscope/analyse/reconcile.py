@@ -7,7 +7,7 @@ only the comparison with the total, with the steps and with the other clock can 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
 from stepscope.analyse.agreement import trust_of
@@ -31,6 +31,12 @@ DUMP_TAG = "cli_generate"
 
 def reconcile(run: Run) -> PerfDump:
     """The perf dump of a run, complete or not. Pure: the same run gives the same dump."""
+    dump = _measured(run)
+    return replace(dump, trust=trust_of(run, dump))
+
+
+def _measured(run: Run) -> PerfDump:
+    """Everything but the judgement."""
     stages_ns = sum(stage.span.duration_ns for stage in run.stages)
     inferred_ns = sum(stage.inferred_ns for stage in run.stages)
     total_ns = run.total_ns
@@ -60,7 +66,6 @@ def reconcile(run: Run) -> PerfDump:
         transfers=tuple(_transfer(transfer) for transfer in run.transfers),
         clock=str(run.clock.kind),
         clock_self_test=run.clock.self_test,
-        trust=trust_of(run),
         environment=asdict(run.environment),
         workload=asdict(run.workload),
         engaged=asdict(run.engaged),
