@@ -16,7 +16,7 @@ from stepscope.model.errors import RunFailedError, UnreadableInputError
 from stepscope.model.run import Anchor, Run
 from stepscope.record.trace_spans import HOST_TRACK, TraceSpan, lanes
 from stepscope.record.trace_window import Intervals, TraceClock
-from stepscope.record.trace_writer import TraceRequest, window_note, write_trace
+from stepscope.record.trace_writer import TraceContent, window_note, write_trace
 
 STEPS = 6
 
@@ -60,8 +60,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     return raw, replace(run, ends=None)
 
 
-def traced(run: Run, indices: range) -> Run:
-    return replace(run, steps=tuple(replace(item, traced=item.index in indices) for item in run.steps))
+def content(indices: range, **further: object) -> TraceContent:
+    return TraceContent(**{"steps": tuple(indices), "asked": len(indices)} | further)
 
 
 @pytest.mark.parametrize("indices", [range(1, 6), range(2, 3), range(6), range(1, 4)])
@@ -70,7 +70,7 @@ def test_the_trace_holds_exactly_the_steps_marked(
 ) -> None:
     """One span for each step, its operators inside, and no operator of any other step."""
     raw, run = recorded
-    window = write_trace(raw, traced(run, indices), TraceRequest(asked=len(indices)), tmp_path)
+    window = write_trace(raw, run, content(indices), tmp_path)
     trace = load(window.path)
 
     assert window.steps == tuple(indices)
@@ -96,7 +96,7 @@ def encloses(outer: dict, inner: dict) -> bool:
 def test_frames_are_clipped_to_the_window(recorded: tuple[Path, Run], tmp_path: Path) -> None:
     """A frame that began before the window is there, from the window's start to its end."""
     raw, run = recorded
-    trace = load(write_trace(raw, traced(run, range(2, 4)), TraceRequest(asked=2), tmp_path).path)
+    trace = load(write_trace(raw, run, content(range(2, 4)), tmp_path).path)
     low, high = trace["stepscope"]["window"][0]
     frames = [e for e in trace["traceEvents"] if e.get("cat") == "python_function"]
     loops = [e for e in frames if e["name"].endswith(": loop")]
@@ -111,7 +111,7 @@ def test_frames_are_clipped_to_the_window(recorded: tuple[Path, Run], tmp_path: 
 def test_the_header_says_what_the_file_is(recorded: tuple[Path, Run], tmp_path: Path) -> None:
     """The recorder's header is kept, ours beside it; process and thread names are kept and ours named."""
     raw, run = recorded
-    window = write_trace(raw, traced(run, range(1, 3)), TraceRequest(asked=5), tmp_path)
+    window = write_trace(raw, run, content(range(1, 3), asked=5), tmp_path)
     trace = load(window.path)
 
     assert trace["baseTimeNanoseconds"] == json.loads(raw.read_text())["baseTimeNanoseconds"]
@@ -128,9 +128,7 @@ def test_the_header_says_what_the_file_is(recorded: tuple[Path, Run], tmp_path: 
 def test_all_stages_keep_the_whole_call(recorded: tuple[Path, Run], tmp_path: Path) -> None:
     """--profile-all-stages names the file full_stages and holds every step."""
     raw, run = recorded
-    window = write_trace(
-        raw, traced(run, range(0)), TraceRequest(asked=5, full_stages=True), tmp_path / "new" / "logs"
-    )
+    window = write_trace(raw, run, content(range(0), full_stages=True), tmp_path / "new" / "logs")
     assert Path(window.path).name == "request-full_stages-global-rank0.trace.json.gz"
     assert window.steps == tuple(range(STEPS))
     assert window.note == ""
@@ -141,7 +139,7 @@ def test_a_second_trace_of_the_same_name_overwrites_nothing(
 ) -> None:
     """The second gets a number."""
     raw, run = recorded
-    paths = {write_trace(raw, run, TraceRequest(asked=5), tmp_path).path for _ in range(2)}
+    paths = {write_trace(raw, run, content(range(1, 6)), tmp_path).path for _ in range(2)}
     assert len(paths) == 2
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(Path(path).name for path in paths)
 
@@ -153,7 +151,7 @@ def test_an_event_that_is_not_json_costs_only_itself(recorded: tuple[Path, Run],
     text = raw.read_text()
     assert text.count('"name": "aten::mm"') == STEPS
     broken.write_text(text.replace('"name": "aten::mm"', '"name": "aten::"mm"', 1))
-    trace = load(write_trace(broken, run, TraceRequest(asked=6), tmp_path).path)
+    trace = load(write_trace(broken, run, content(range(6)), tmp_path).path)
 
     assert trace["stepscope"]["malformed_events_skipped"] == 1
     assert Counter(e["name"] for e in trace["traceEvents"])["aten::mm"] == STEPS - 1
@@ -163,8 +161,39 @@ def test_nothing_recorded_is_an_error_and_leaves_no_file(recorded: tuple[Path, R
     """A run that ended before its first traced step has no trace."""
     raw, run = recorded
     with pytest.raises(RunFailedError, match="before a step was recorded"):
-        write_trace(raw, traced(run, range(0)), TraceRequest(asked=5), tmp_path)
+        write_trace(raw, run, content(range(0), asked=5), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_marks_in_the_export_tie_the_clocks_together(recorded: tuple[Path, Run], tmp_path: Path) -> None:
+    """A wall clock a second off does no harm where the export holds our anchors; they are not kept."""
+    raw, run = recorded
+    export = json.loads(raw.read_text())
+    base = export["baseTimeNanoseconds"]
+    wrong = [Anchor(unix_ns=a.unix_ns + 10**9, host_ns=a.host_ns) for a in run.anchors]
+    for anchor in run.anchors:
+        ts = (anchor.unix_ns - base) / 1000
+        export["traceEvents"].append(
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": "stepscope_anchor",
+                "pid": 1,
+                "tid": 1,
+                "ts": ts,
+                "dur": 1,
+            }
+        )
+    anchored = tmp_path / "anchored.json"
+    anchored.write_text(json.dumps(export))
+    marks = tuple((a.host_ns - 10, a.host_ns + 10) for a in run.anchors)
+    window = write_trace(
+        anchored, replace(run, anchors=tuple(wrong)), content(range(1, 6), marks=marks), tmp_path
+    )
+    names = Counter(e["name"] for e in load(window.path)["traceEvents"])
+
+    assert names["aten::mm"] == 5
+    assert names["stepscope_anchor"] == 0
 
 
 def test_a_file_that_is_no_export_is_refused(recorded: tuple[Path, Run], tmp_path: Path) -> None:
@@ -172,7 +201,7 @@ def test_a_file_that_is_no_export_is_refused(recorded: tuple[Path, Run], tmp_pat
     raw = tmp_path / "raw.json"
     raw.write_text("{}")
     with pytest.raises(UnreadableInputError, match="traceEvents"):
-        write_trace(raw, recorded[1], TraceRequest(asked=5), tmp_path)
+        write_trace(raw, recorded[1], content(range(1, 6)), tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["raw.json"]
 
 
@@ -189,7 +218,7 @@ def test_a_file_that_is_no_export_is_refused(recorded: tuple[Path, Run], tmp_pat
 )
 def test_short_runs_are_said(asked: int, steps: tuple[int, ...], note: str) -> None:
     """Fewer steps than asked, or step 0, is never silent."""
-    assert window_note(TraceRequest(asked=asked), steps) == note
+    assert window_note(TraceContent(steps=steps, asked=asked), steps) == note
 
 
 pairs = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=20)
@@ -228,8 +257,6 @@ def test_on_one_track_spans_nest_or_are_apart(intervals: list[tuple[int, int]]) 
 
 def test_the_trace_clock_interpolates_between_anchors() -> None:
     """The wall clock may be slewed during a run: the offset grows with it."""
-    clock = TraceClock.from_anchors(
-        [Anchor(unix_ns=5_000, host_ns=0), Anchor(unix_ns=6_100, host_ns=1_000)], base_unix_ns=1_000
-    )
+    clock = TraceClock.from_points([(1_000, 5_100), (0, 4_000)])
     times_ns = [clock.at(host_ns) for host_ns in (-10, 0, 500, 1_000, 2_000)]
     assert times_ns == [3_990, 4_000, 4_550, 5_100, 6_100]

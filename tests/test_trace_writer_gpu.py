@@ -12,7 +12,7 @@ from runs import make_run, stage, step
 from stepscope.model.run import Anchor, Run
 from stepscope.record.raw_export import Part, decode_event, decode_keys, split_export
 from stepscope.record.trace_spans import HOST_TRACK
-from stepscope.record.trace_writer import TraceRequest, write_trace
+from stepscope.record.trace_writer import TraceContent, write_trace
 
 KERNELS_A_STEP = 10_881
 """Launched inside each ProfilerStep of the shared trace (shared/traces/README.md)."""
@@ -76,7 +76,9 @@ def asynchronous(tmp_path: Path) -> tuple[Path, Run]:
 
 
 def written(raw: Path, run: Run, folder: Path) -> list[dict]:
-    window = write_trace(raw, run, TraceRequest(asked=2), folder)
+    window = write_trace(
+        raw, run, TraceContent(steps=tuple(i.index for i in run.steps if i.traced), asked=2), folder
+    )
     return json.loads(gzip.decompress(Path(window.path).read_bytes()))["traceEvents"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.model.run import Anchor
 from stepscope.record.raw_export import Event, Part, decode_event, decode_keys, split_export
 
 I64 = NDArray[np.int64]
@@ -24,6 +23,9 @@ DEVICE_CATEGORIES = DEVICE_ACTIVITIES | {"cuda_sync", "cuda_event"}
 DEVICE_ANNOTATION = "gpu_user_annotation"
 OVERLAPPING_CATEGORIES = frozenset({"python_function", "user_annotation", "Trace"})
 """Categories that may begin before the window and reach into it: kept, and clipped to it."""
+HOST_CATEGORIES = frozenset({"cpu_op", "python_function", "user_annotation"})
+ANCHOR = "stepscope_anchor"
+"""An empty annotation that the capture opens at a known host time; not written on."""
 FLOW_PHASES = frozenset({"s", "t", "f"})
 
 
@@ -65,20 +67,19 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class TraceClock:
-    """From the recording process's ``perf_counter_ns`` to the trace's own ns, through the run's anchors.
+    """From the recording process's ``perf_counter_ns`` to the trace's own ns, by points known on both.
 
-    Between two anchors the offset to the wall clock is interpolated, outside of them the nearest is taken.
+    Between two points the offset is interpolated, outside of them the nearest is taken.
     """
 
     host_ns: I64
-    offset_ns: I64  # unix - host - base
+    offset_ns: I64
 
     @staticmethod
-    def from_anchors(anchors: Sequence[Anchor], base_unix_ns: int) -> TraceClock:
-        ordered = sorted(anchors, key=lambda anchor: anchor.host_ns)
-        host = np.array([anchor.host_ns for anchor in ordered], dtype=np.int64)
-        unix = np.array([anchor.unix_ns for anchor in ordered], dtype=np.int64)
-        return TraceClock(host, unix - host - base_unix_ns)
+    def from_points(points: Iterable[tuple[int, int]]) -> TraceClock:
+        """From (host ns, trace ns) pairs, at least one, in any order."""
+        host, trace = np.array(sorted(points), dtype=np.int64).T
+        return TraceClock(host, trace - host)
 
     def at(self, host_ns: int) -> int:
         """Trace time of a host time. The interpolated part is a few microseconds, so float64 is exact."""
@@ -97,6 +98,7 @@ class Survey:
 
     header: dict[str, Any]
     process: int  # the pid that the host events carry
+    anchors_ns: tuple[int, ...]  # starts of the ANCHOR events
     correlations: I64  # of launches
     launch_ns: I64
     launch_thread: I64
@@ -111,6 +113,7 @@ def survey_export(path: Path) -> Survey:
     """Read an export once for what the window needs. Raises UnreadableInputError as ``split_export`` does."""
     header: dict[str, Any] = {}
     launches, activities = array("q"), array("q")
+    anchors: list[int] = []
     process, malformed = 0, 0
     for part, raw in split_export(path):
         if part is not Part.EVENT:
@@ -125,13 +128,16 @@ def survey_export(path: Path) -> Survey:
                 activities.extend((correlation, _integer(event.pid), event.start_ns, event.end_ns))
             elif event.cat not in DEVICE_CATEGORIES:
                 launches.extend((correlation, event.start_ns, _integer(event.tid)))
-        elif not process and event.cat in {"cpu_op", "python_function", "user_annotation"}:
-            process = _integer(event.pid)
+        elif event.cat in HOST_CATEGORIES:
+            process = process or _integer(event.pid)
+            if event.name == ANCHOR:
+                anchors.append(event.start_ns)
     launched = np.array(launches, dtype=np.int64).reshape(-1, 3)
     active = np.array(activities, dtype=np.int64).reshape(-1, 4)
     return Survey(
         header=header,
         process=process,
+        anchors_ns=tuple(sorted(anchors)),
         correlations=launched[:, 0],
         launch_ns=launched[:, 1],
         launch_thread=launched[:, 2],
@@ -172,6 +178,8 @@ class WindowCut:
             return raw if self._launched_inside(event) else None
         if event.cat == DEVICE_ANNOTATION:
             return clipped(raw, event, self.device_window)
+        if event.name == ANCHOR:
+            return None
         if event.cat in OVERLAPPING_CATEGORIES:
             return clipped(raw, event, self.window)
         return raw if self.window.holds(event.start_ns) else None

@@ -39,11 +39,17 @@ WRITE_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest:
-    """What was asked of the profiler for one run."""
+class TraceContent:
+    """What a trace is to hold.
 
+    ``marks`` are host times just before and just after the start of each ``stepscope_anchor`` event in the
+    export: they tie the two clocks together more closely than the wall clock can.
+    """
+
+    steps: tuple[int, ...]
     asked: int  # --num-profiled-timesteps as given
     full_stages: bool = False
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 def trace_name(request_id: str, rank: int, *, step_count: int, full_stages: bool) -> str:
@@ -58,18 +64,18 @@ class _Plan:
 
     name: str
     run: Run
-    request: TraceRequest
+    content: TraceContent
     steps: tuple[int, ...]
     window: Intervals
 
 
-def write_trace(raw: Path, run: Run, request: TraceRequest, directory: Path) -> TraceWindow:
+def write_trace(raw: Path, run: Run, content: TraceContent, directory: Path) -> TraceWindow:
     """Write the trace of a run into ``directory`` and say what is in it.
 
     Args:
         raw: the profiler's own uncompressed export; it is read twice and left where it is.
-        run: tells the steps recorded (``traced``), the spans and the clock anchors.
-        request: what the profiler was asked for.
+        run: tells the spans and the clock anchors.
+        content: what the trace is to hold.
         directory: where the file goes; created where it is missing.
 
     Raises:
@@ -77,45 +83,40 @@ def write_trace(raw: Path, run: Run, request: TraceRequest, directory: Path) -> 
         UnreadableInputError: ``raw`` is not a profiler export.
 
     """
-    steps = recorded_steps(run, request)
-    name = trace_name(run.request_id, run.rank, step_count=len(steps), full_stages=request.full_stages)
+    steps = tuple(step.index for step in run.steps if content.full_stages or step.index in content.steps)
+    name = trace_name(run.request_id, run.rank, step_count=len(steps), full_stages=content.full_stages)
     path = free_path(directory / name)
-    window = _host_window(run, request, steps)
+    window = _host_window(run, content, steps)
     if not window.starts or not run.anchors:
         raise RunFailedError("no trace was written: the run ended before a step was recorded.")
     with atomic_path(path) as temporary:
-        _write(raw, temporary, _Plan(name=path.name, run=run, request=request, steps=steps, window=window))
+        _write(raw, temporary, _Plan(name=path.name, run=run, content=content, steps=steps, window=window))
     return TraceWindow(
         path=str(path.resolve()),
         steps=steps,
-        full_stages=request.full_stages,
-        asked=request.asked,
-        note=window_note(request, steps),
+        full_stages=content.full_stages,
+        asked=content.asked,
+        note=window_note(content, steps),
     )
 
 
-def recorded_steps(run: Run, request: TraceRequest) -> tuple[int, ...]:
-    """Indices of the steps that the trace holds."""
-    return tuple(step.index for step in run.steps if step.traced or request.full_stages)
-
-
-def window_note(request: TraceRequest, steps: Sequence[int]) -> str:
+def window_note(content: TraceContent, steps: Sequence[int]) -> str:
     """One line when the trace does not hold what was asked for; empty when it does."""
-    if request.full_stages:
+    if content.full_stages:
         return ""
     if tuple(steps) == (0,):
         return "the run has one step, so the trace holds step 0"
-    if request.asked in {-1, len(steps)}:
+    if content.asked in {-1, len(steps)}:
         return ""
     held = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
-    return f"{request.asked} steps were asked for, {len(steps)} follow step 0: the trace holds {held}"
+    return f"{content.asked} steps were asked for, {len(steps)} follow step 0: the trace holds {held}"
 
 
-def _host_window(run: Run, request: TraceRequest, steps: Sequence[int]) -> Intervals:
+def _host_window(run: Run, content: TraceContent, steps: Sequence[int]) -> Intervals:
     """The window on the host clock: the recorded steps, or the whole call."""
-    if request.full_stages and run.ends is not None:
+    if content.full_stages and run.ends is not None:
         return Intervals.union([(run.ends.start_ns, max(run.ends.returned_ns, run.ends.device_done_ns))])
-    if request.full_stages:
+    if content.full_stages:
         return Intervals.union(_host_extent([stage.span]) for stage in run.stages)
     by_stage: dict[int, list[Span]] = {}
     for step in run.steps:
@@ -132,7 +133,7 @@ def _host_extent(spans: Sequence[Span]) -> tuple[int, int]:
 
 def _write(raw: Path, path: Path, plan: _Plan) -> None:
     survey = survey_export(raw)
-    clock = TraceClock.from_anchors(plan.run.anchors, int(survey.header.get("baseTimeNanoseconds", 0)))
+    clock = _clock(plan, survey)
     window = Intervals(
         tuple(clock.at(start) for start in plan.window.starts),
         tuple(clock.at(end) for end in plan.window.ends),
@@ -147,6 +148,16 @@ def _write(raw: Path, path: Path, plan: _Plan) -> None:
             stream.write(separator + b",\n".join(batch))
             separator = b",\n"
         stream.write(b"\n]}\n")
+
+
+def _clock(plan: _Plan, survey: Survey) -> TraceClock:
+    """By the marks where each one's event is in the file, else by the wall clock."""
+    marks = plan.content.marks
+    if marks and len(marks) == len(survey.anchors_ns):
+        hosts = ((before + after) // 2 for before, after in marks)
+        return TraceClock.from_points(zip(hosts, survey.anchors_ns, strict=True))
+    base = int(survey.header.get("baseTimeNanoseconds", 0))
+    return TraceClock.from_points((a.host_ns, a.unix_ns - base) for a in plan.run.anchors)
 
 
 def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -> Iterator[bytes]:
@@ -190,8 +201,8 @@ def _stepscope_header(plan: _Plan, window: Intervals, malformed: int) -> dict[st
         "model": run.workload.model,
         "load_format": run.workload.load_format,
         "steps": plan.steps,
-        "asked": plan.request.asked,
-        "full_stages": plan.request.full_stages,
+        "asked": plan.content.asked,
+        "full_stages": plan.content.full_stages,
         "window": tuple(zip(window.starts, window.ends, strict=True)),
         "malformed_events_skipped": malformed,
         "incomplete_reason": run.incomplete_reason,
