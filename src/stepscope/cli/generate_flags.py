@@ -127,7 +127,7 @@ def _add_profiling(group: argparse._ArgumentGroup) -> None:
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--output-path", metavar="DIR", help="folder of pictures and videos (default: outputs)"
+        "--output-path", metavar="DIR", help="of pictures and videos (default: outputs)"
     )
     group.add_argument(
         "--output-file-name", metavar="NAME", help="(default: from the prompt, the time and the run's id)"
@@ -167,9 +167,7 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--text-encoder-precision", metavar="DTYPE", help="(default: --dtype)")
     group.add_argument("--lora-path", metavar="LORA", help="LoRA weights to add")
     group.add_argument("--lora-scale", type=float, metavar="X", help="(default: 1.0)")
-    group.add_argument(
-        "--denoiser-layers", type=positive, metavar="N", help="cut dummy denoisers to N layers"
-    )
+    group.add_argument("--denoiser-layers", type=positive, metavar="N", help="cut dummy denoisers")
 
 
 def _add_tuning(group: argparse._ArgumentGroup) -> None:

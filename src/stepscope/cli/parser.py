@@ -18,8 +18,8 @@ class Parser(argparse.ArgumentParser):
     ``elsewhere`` maps flags that other tools have, and this command has not, to what to say about them.
     """
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, formatter_class=_help_formatter, **keywords)
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**{"formatter_class": _help_formatter, "allow_abbrev": False} | keywords)
         self.elsewhere: Mapping[str, str] = {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
