@@ -126,9 +126,7 @@ def _add_profiling(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--output-path", metavar="DIR", help="of pictures and videos (default: outputs)"
-    )
+    group.add_argument("--output-path", metavar="DIR", help="of pictures and videos (default: outputs)")
     group.add_argument(
         "--output-file-name", metavar="NAME", help="(default: from the prompt, the time and the run's id)"
     )

@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **keywords: Any) -> None:
-        super().__init__(**{"formatter_class": _help_formatter, "allow_abbrev": False} | keywords)
+        super().__init__(**keywords, formatter_class=_help_formatter, allow_abbrev=False)
         self.elsewhere: Mapping[str, str] = {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

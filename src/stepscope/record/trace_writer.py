@@ -154,10 +154,19 @@ def _clock(plan: _Plan, survey: Survey) -> TraceClock:
     """By the marks where each one's event is in the file, else by the wall clock."""
     marks = plan.content.marks
     if marks and len(marks) == len(survey.anchors_ns):
-        hosts = ((before + after) // 2 for before, after in marks)
-        return TraceClock.from_points(zip(hosts, survey.anchors_ns, strict=True))
+        return TraceClock.from_points(narrowest_of_each_end(marks, survey.anchors_ns))
     base = int(survey.header.get("baseTimeNanoseconds", 0))
     return TraceClock.from_points((a.host_ns, a.unix_ns - base) for a in plan.run.anchors)
+
+
+def narrowest_of_each_end(marks: Sequence[tuple[int, int]], trace_ns: Sequence[int]) -> list[tuple[int, int]]:
+    """One point of the first half of the marks and one of the second: the one known most closely."""
+    points = [
+        (after - before, (before + after) // 2, at)
+        for (before, after), at in zip(marks, trace_ns, strict=True)
+    ]
+    halves = (points[: len(points) // 2], points[len(points) // 2 :])
+    return [min(half)[1:] for half in halves if half]
 
 
 def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -> Iterator[bytes]:
