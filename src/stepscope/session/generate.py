@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.model.run import Environment, OutsideRun, Run, Warmup
+from stepscope.capture.environment import read_environment
+from stepscope.model.run import Environment, OutsideRun, Warmup
 from stepscope.model.vocabulary import Outside
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
-from stepscope.session.keep import keep
-from stepscope.session.observe import ObservedCall, ObserveOptions, TraceRequest, observe_call
+from stepscope.session.keep import Finished, keep
+from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
 from stepscope.session.warmup import not_warmed_up, warm_up
-from stepscope.workload.arguments import GenerationRequest, call_arguments
+from stepscope.workload.arguments import call_arguments
 from stepscope.workload.describe import describe
 from stepscope.workload.load import load
 from stepscope.workload.request import Loaded
@@ -35,14 +36,21 @@ class _Session:
     loading: OutsideRun
 
 
-def generate(options: GenerateOptions, listener: Listener | None = None) -> tuple[GenerateResult, ...]:
+def generate(
+    options: GenerateOptions,
+    listener: Listener | None = None,
+    *,
+    finished: Callable[[GenerateResult], None] = lambda _: None,
+) -> tuple[GenerateResult, ...]:
     """Run every request and return a result for each; the last one has ``error`` set where a run failed.
 
-    What was recorded until a failure, or until Ctrl-C, is written like that of any other run.
+    What was recorded until a failure, or until Ctrl-C, is written like that of any other run. ``finished`` is
+    called with each result as soon as it is there.
 
     Raises:
         UsageError: the model is unknown, or a flag is one that the pipeline cannot take.
         RunFailedError: a destination cannot be written, or the model cannot be loaded.
+
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
@@ -51,7 +59,7 @@ def generate(options: GenerateOptions, listener: Listener | None = None) -> tupl
     session = _Session(
         options=options,
         loaded=loaded,
-        environment=read_environment(loaded.pipeline),
+        environment=read_environment(loaded.device),
         listener=listener,
         loading=_outside(Outside.MODEL_LOADING, begin),
     )
@@ -63,6 +71,7 @@ def generate(options: GenerateOptions, listener: Listener | None = None) -> tupl
     for number in range(len(options.requests)):
         around = (session.loading, *outside) if number == 0 else ()
         results.append(_run(session, number, warmup, around))
+        finished(results[-1])
         if results[-1].error is not None:
             break
     return tuple(results)
@@ -78,6 +87,7 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
     warmup = warm_up(
         session.loaded,
         session.options.requests[0],
+        session.environment,
         steps=options.steps,
         at_most=options.at_most,
         about_to_run=session.listener.warming_up,
@@ -85,9 +95,7 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
     return warmup, (_outside(Outside.WARMUP, begin),)
 
 
-def _run(
-    session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideRun, ...]
-) -> GenerateResult:
+def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideRun, ...]) -> GenerateResult:
     """One request from its arguments to its files."""
     options, loaded = session.options, session.loaded
     request = options.requests[number]
@@ -111,7 +119,15 @@ def _run(
             outside=(*outside, *observed.run.outside),
             warnings=(*loaded.notes, *observed.run.warnings),
         )
-        return keep(replace(observed, run=run), request, loaded, options, places)
+        return keep(
+            Finished(
+                observed=replace(observed, run=run),
+                request=request,
+                loaded=loaded,
+                output=options.output,
+                places=places,
+            )
+        )
 
 
 @contextmanager
@@ -133,7 +149,7 @@ def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceReque
 
 
 def _show_bars(pipeline: Any, *, shown: bool) -> None:
-    """diffusers' own progress bar: its cost is the user's wish, and none where nobody looks."""
+    """Diffusers' own progress bar: its cost is the user's wish, and none where nobody looks."""
     if hasattr(pipeline, "set_progress_bar_config"):
         pipeline.set_progress_bar_config(disable=not shown)
 
