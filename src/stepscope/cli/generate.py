@@ -30,6 +30,7 @@ class GenerateCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags; what is not given is left out, so that a configuration file can fill it."""
         parser.argument_default = argparse.SUPPRESS
+        parser.usage = 'stepscope generate --prompt "TEXT" ["TEXT" ...] [flags]'
         if isinstance(parser, Parser):
             parser.elsewhere = NOT_HERE
         add_flags(parser)

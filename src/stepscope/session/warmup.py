@@ -47,7 +47,7 @@ def warm_up(
             durations.append(time.perf_counter_ns() - begin)
             if observed.error is not None:
                 raise observed.error
-            unsteady = getattr(observed, "unsteady", ())
+            unsteady = observed.unsteady
             if not unsteady:
                 break
     return Warmup(
