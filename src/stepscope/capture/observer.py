@@ -1,0 +1,223 @@
+"""Watching pipelines: what is installed where, and one observed call from before start to after end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextvars import Token
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
+from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
+from stepscope.capture.devices import clock_for
+from stepscope.capture.engaged import attention_backend, compiled_modules
+from stepscope.capture.freeze import freeze
+from stepscope.capture.graphs import watch_graphs
+from stepscope.capture.memory import MemoryWatch
+from stepscope.capture.offload import watch_offload_hooks
+from stepscope.capture.steadiness import changes, read_signals
+from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow
+from stepscope.capture.wrapping import Wrappers
+from stepscope.model.recording import CallKind, Recording
+from stepscope.model.run import Anchor, Engaged, ThreeEnds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """What one observed call left behind."""
+
+    recording: Recording
+    engaged: Engaged
+    raw_trace: RawTrace | None = None
+    unsteady: tuple[str, ...] = ()  # why the next call may be faster
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Who is who in a pipeline: by instance, and schedulers by class too, because pipelines copy them."""
+
+    table: dict[int, Methods]
+    by_class: dict[type, Methods]
+    modules: tuple[tuple[str, Any], ...]
+
+
+class Observer:
+    """Wraps what pipelines are made of, until closed. Use as a context manager; ``close`` leaves no trace."""
+
+    def __init__(self, *, clock: DeviceClock | None = None) -> None:
+        self._wrappers = Wrappers()
+        self._clock = clock
+
+    def __enter__(self) -> Observer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove everything that was installed."""
+        self._wrappers.remove()
+
+    def attach(self, pipeline: Any) -> Parts:
+        """Wrap the classes of a pipeline's parts, and the offload hooks and graphs that are loaded."""
+        parts = Parts({}, {}, tuple(modules_of(pipeline)))
+        for name, part in (("pipeline", pipeline), *components_of(pipeline)):
+            if part is None or id(part) in parts.table:
+                continue
+            methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+            if methods:
+                self._add(parts, part, methods)
+        watch_offload_hooks(self._wrappers)
+        watch_graphs(self._wrappers)
+        return parts
+
+    def _add(self, parts: Parts, part: Any, methods: Methods) -> None:
+        parts.table[id(part)] = methods
+        if any(known.kind is CallKind.SCHEDULER_STEP for known in methods.values()):
+            parts.by_class.setdefault(type(part), methods)
+        plain = getattr(part, "_orig_mod", part)
+        if plain is not part:  # torch.compile(module) leads to its methods by __getattr__
+            parts.table[id(plain)] = {name: known for name, known in methods.items() if name != "__call__"}
+        for attribute in methods:
+            if attribute in vars(part):
+                self._wrappers.wrap(part, attribute, make_instance_wrapper(part))
+            else:
+                owner = part if attribute == "__call__" or hasattr(type(part), attribute) else plain
+                self._wrappers.wrap(type(owner), attribute, make_wrapper)
+
+    def begin(
+        self, pipeline: Any, *, trace: TraceRequest | None = None, own_process: bool = False
+    ) -> CallInProgress:
+        """Start observing one call in this thread and context; the caller must ``finish`` it."""
+        parts = self.attach(pipeline)
+        clock = self._clock or clock_for(execution_device(pipeline))
+        call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
+        return CallInProgress(call, trace=trace, own_process=own_process)
+
+
+class CallInProgress:
+    """One observed call between its two synchronisations."""
+
+    def __init__(self, call: ActiveCall, *, trace: TraceRequest | None, own_process: bool) -> None:
+        self.call = call
+        self._clock = call.clock
+        self._own_process = own_process
+        self._signals = read_signals(self._clock.device)
+        self._clock.synchronise()
+        self._memory = MemoryWatch(call, own_process=own_process)
+        self._window = TraceWindow(call, trace) if trace is not None else None
+        if self._window is not None:
+            call.watchers.append(self._window)
+            self._window.begin()
+        self._clock.synchronise()
+        self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
+        self._start_ns = self._clock.now_ns()
+        self._start = self._mark()
+        self._token: Token[ActiveCall | None] = ACTIVE.set(call)
+
+    def _mark(self) -> Mark:
+        return self._clock.mark() or (self._clock.now_ns(), None)
+
+    def finish(self, error: BaseException | None = None, result: Any = None) -> Captured:
+        """End the observation, however the call ended, and freeze what was seen."""
+        ACTIVE.reset(self._token)
+        returned_ns = self._clock.now_ns()
+        end = self._mark()
+        reason = None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
+        try:
+            self._clock.synchronise()
+        except RuntimeError as failure:  # a device that has failed fails again when waited for
+            reason = reason or f"the device failed: {failure}"
+        ends = ThreeEnds(
+            start_ns=self._start_ns,
+            returned_ns=returned_ns,
+            device_done_ns=self._clock.now_ns(),
+            on_host_ns=self._on_host(result) if reason is None else None,
+        )
+        if self._window is not None:
+            self._window.end()
+        self._memory.end()
+        recording = freeze(
+            self.call, start=self._start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
+        )
+        return self._captured(recording)
+
+    def _on_host(self, result: Any) -> int | None:
+        """When the result can be read on the host: tensors left on a device are copied to find out."""
+        tensors = device_tensors(result)
+        if tensors and not self._own_process:
+            return None
+        for tensor in tensors:
+            tensor.cpu()
+        return self._clock.now_ns()
+
+    def _captured(self, recording: Recording) -> Captured:
+        window, memory = self._window, self._memory
+        raw = window.export() if window is not None else None
+        warnings = (*recording.warnings, *memory.warnings, *(window.warnings if window is not None else ()))
+        unsteady = changes(
+            self._signals, read_signals(self._clock.device), graph_captures=self.call.graph_captures
+        )
+        recording = replace(
+            recording,
+            warnings=warnings,
+            anchors=(*recording.anchors, *(window.profiler.wall_anchors if window is not None else ())),
+            outside=window.outside if window is not None else (),
+            memory=tuple(memory.readings),
+            memory_before=memory.before_forward,
+            memory_after=memory.after_forward,
+            memory_reason=memory.reason,
+        )
+        return Captured(recording=recording, raw_trace=raw, unsteady=unsteady, engaged=self._engaged())
+
+    def _engaged(self) -> Engaged:
+        modules = [module for _, module in self.call.modules]
+        compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
+        return Engaged(
+            attention=attention_backend(modules),
+            compiled_modules=compiled_modules(modules),
+            compile_events=compiled,
+            graph_replays=self.call.graph_replays,
+        )
+
+
+def modules_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
+    """The torch modules a pipeline holds, each once, under its first name."""
+    import torch
+
+    seen: set[int] = set()
+    for name, part in components_of(pipeline):
+        if isinstance(part, torch.nn.Module) and id(part) not in seen:
+            seen.add(id(part))
+            yield name, part
+
+
+def device_tensors(result: Any, depth: int = 3) -> list[Any]:
+    """Tensors in a pipeline's output that are not on the host."""
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        return [] if result.device.type in {"cpu", "meta"} else [result]
+    if depth == 0 or isinstance(result, (str, bytes)):
+        return []
+    if isinstance(result, dict):  # a pipeline's output is an ordered dict
+        result = list(result.values())
+    if not isinstance(result, (list, tuple)):
+        return []
+    return [tensor for item in result for tensor in device_tensors(item, depth - 1)]
+
+
+def execution_device(pipeline: Any) -> Any:
+    """The ``torch.device`` on which a pipeline computes, whether or not its weights are there now."""
+    import torch
+
+    for attribute in ("_execution_device", "device"):
+        device = getattr(pipeline, attribute, None)
+        if isinstance(device, torch.device):
+            return device
+    for _, part in components_of(pipeline):
+        if isinstance(part, torch.nn.Module):
+            return next((parameter.device for parameter in part.parameters()), torch.device("cpu"))
+    return torch.device("cpu")
