@@ -95,7 +95,8 @@ def contains(intervals: Intervals, at_ns: ArrayLike) -> Mask:
     if not len(intervals):
         return np.zeros(at.shape, np.bool_)
     index = np.searchsorted(intervals.start_ns, at, side="right") - 1
-    return (index >= 0) & (at < intervals.end_ns[np.maximum(index, 0)])
+    inside: Mask = (index >= 0) & (at < intervals.end_ns[np.maximum(index, 0)])
+    return inside
 
 
 def _covered_before(intervals: Intervals, at: I64) -> I64:
