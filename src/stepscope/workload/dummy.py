@@ -63,6 +63,8 @@ def empty_component(spec: ComponentSpec, dtype: torch.dtype) -> torch.nn.Module:
             import diffusers
 
             module = getattr(diffusers, spec.class_name)(**spec.config)
+    if hasattr(module, "tie_weights"):
+        module.tie_weights()  # making parameters empty one by one has untied them
     return module
 
 

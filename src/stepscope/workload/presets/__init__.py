@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from stepscope.workload.presets import flux, qwen_image
+from stepscope.workload.presets import (
+    flux,
+    hunyuan_video,
+    ltx_video,
+    qwen_image,
+    stable_diffusion_3,
+    stable_diffusion_xl,
+    wan,
+    z_image,
+)
 from stepscope.workload.presets.spec import Preset
 
-FAMILIES = (qwen_image, flux)
+FAMILIES = (
+    qwen_image,
+    flux,
+    stable_diffusion_3,
+    stable_diffusion_xl,
+    wan,
+    z_image,
+    hunyuan_video,
+    ltx_video,
+)
 PRESETS = MappingProxyType({preset.id: preset for family in FAMILIES for preset in family.PRESETS})
 """Every preset by id; ids are as on the hub, small twins begin with ``tiny/``."""
 

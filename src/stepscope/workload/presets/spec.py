@@ -62,7 +62,7 @@ class GenerationDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedCount:
-    """A parameter count as somebody published it, for a component or (``total``) the sum of all."""
+    """A parameter count as somebody published it, for one component or the sum of several (``a+b``)."""
 
     component: str
     parameters: float

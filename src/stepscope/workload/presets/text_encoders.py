@@ -173,12 +173,12 @@ def _tiny_clip(class_name: str, hidden_size: int = 32) -> ComponentSpec:
     )
 
 
-def _tiny_t5(class_name: str, config_class: str) -> ComponentSpec:
+def _tiny_t5(class_name: str, config_class: str, d_model: int = 32) -> ComponentSpec:
     return t5_encoder(
         class_name,
         config_class,
         vocab_size=1000,
-        d_model=32,
+        d_model=d_model,
         d_kv=8,
         d_ff=64,
         num_layers=2,
@@ -190,6 +190,7 @@ def _tiny_t5(class_name: str, config_class: str) -> ComponentSpec:
 TINY_CLIP = _tiny_clip("CLIPTextModel")
 TINY_CLIP_PROJECTED = _tiny_clip("CLIPTextModelWithProjection")
 TINY_T5 = _tiny_t5("T5EncoderModel", "T5Config")
+TINY_T5_WIDE = _tiny_t5("T5EncoderModel", "T5Config", d_model=64)
 TINY_UMT5 = _tiny_t5("UMT5EncoderModel", "UMT5Config")
 
 _TINY_DECODER: dict[str, Any] = {
