@@ -47,6 +47,7 @@ def assemble(
         total_ns=wall_ns - sum(pause.duration_ns for pause in recording.pauses),
         stages=stages,
         steps=tuple(mark_traced(recording, steps)),
+        outside=recording.outside,
         pauses=recording.pauses,
         transfers=transfers(recording, pieces, occurrence),
         memory=checkpoints(recording, stages),
@@ -120,13 +121,18 @@ def checkpoints(recording: Recording, stages: tuple[StageRun, ...]) -> tuple[Mem
 
 
 def mark_traced(recording: Recording, steps: list[StepRun]) -> list[StepRun]:
-    """Mark the steps during which a profiler recorded; the first of them is its warm-up."""
+    """Mark the steps whose forwards a profiler recorded; the first of them is its warm-up.
+
+    By the forwards: the pause in which a profiler stops lies at the beginning of the step that follows.
+    """
     first = True
     marked = []
     for step in steps:
+        spans = [forward.span for forward in step.forwards] or [step.span]
         traced = any(
             segment.host_start_ns < end and start < segment.host_end_ns
-            for segment in step.span.segments
+            for span in spans
+            for segment in span.segments
             for start, end in recording.profiled
         )
         marked.append(replace(step, traced=traced, profiler_warmup=traced and first))

@@ -37,10 +37,16 @@ class ActiveCall:
         self.profiled: list[tuple[int, int]] = []
         self.graph_replays = 0
         self.graph_captures = 0
-        self.thread = threading.get_ident()
+        self.thread = threading.get_native_id()  # as traces and Nsight name threads
+        self.every_call = False  # watchers want each call, not only a change of kind
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether any part of the pipeline takes scheduler steps."""
+        return bool(self._by_class)
 
     def known(self, instance: Any, attribute: str) -> Known | None:
         """What this method of this instance is to the observed pipeline; None: not one of its parts."""
@@ -54,7 +60,7 @@ class ActiveCall:
     def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
-        if kind is not self._last_kind and self.watchers:
+        if self.watchers and (kind is not self._last_kind or self.every_call):
             for watcher in self.watchers:
                 watcher.before(kind)
         self._last_kind = kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextvars import Token
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
@@ -11,9 +12,18 @@ from stepscope.capture.clock import DeviceClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
 from stepscope.capture.devices import clock_for
 from stepscope.capture.freeze import freeze
+from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Anchor, ThreeEnds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """What one observed call left behind."""
+
+    recording: Recording
+    raw_trace: RawTrace | None = None
 
 
 class Observer:
@@ -64,29 +74,33 @@ class Observer:
             elif hasattr(type(plain), attribute):
                 self._wrappers.wrap(type(plain), attribute, make_wrapper)
 
-    def begin(self, pipeline: Any) -> CallInProgress:
+    def begin(self, pipeline: Any, trace: TraceRequest | None = None) -> CallInProgress:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
         table, by_class = self.attach(pipeline)
         clock = self._clock or clock_for(execution_device(pipeline))
-        return CallInProgress(ActiveCall(clock, table, by_class))
+        return CallInProgress(ActiveCall(clock, table, by_class), trace)
 
 
 class CallInProgress:
     """One observed call between its two synchronisations."""
 
-    def __init__(self, call: ActiveCall) -> None:
+    def __init__(self, call: ActiveCall, trace: TraceRequest | None = None) -> None:
         self.call = call
         self._clock = call.clock
+        self._window = TraceWindow(call, trace) if trace is not None else None
+        if self._window is not None:
+            call.watchers.append(self._window)
+            self._window.begin()
         self._clock.synchronise()
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
-        self._start = self._mark()
         self._start_ns = self._clock.now_ns()
+        self._start = self._mark()
         self._token: Token[ActiveCall | None] = ACTIVE.set(call)
 
     def _mark(self) -> Mark:
         return self._clock.mark() or (self._clock.now_ns(), None)
 
-    def finish(self, error: BaseException | None = None) -> Recording:
+    def finish(self, error: BaseException | None = None) -> Captured:
         """End the observation, however the call ended, and freeze what was seen."""
         ACTIVE.reset(self._token)
         returned_ns = self._clock.now_ns()
@@ -99,8 +113,26 @@ class CallInProgress:
         ends = ThreeEnds(
             start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=self._clock.now_ns()
         )
-        return freeze(
+        if self._window is not None:
+            self._window.end()
+        recording = freeze(
             self.call, start=self._start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
+        )
+        return self._with_trace(recording)
+
+    def _with_trace(self, recording: Recording) -> Captured:
+        window = self._window
+        if window is None:
+            return Captured(recording=recording)
+        raw = window.export()
+        return Captured(
+            recording=replace(
+                recording,
+                warnings=(*recording.warnings, *window.warnings),
+                anchors=(*recording.anchors, *window.profiler.wall_anchors),
+                outside=window.outside,
+            ),
+            raw_trace=raw,
         )
 
 

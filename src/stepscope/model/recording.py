@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.model.run import Anchor, Clock, MemoryReading, Pause, ThreeEnds
+from stepscope.model.run import Anchor, Clock, MemoryReading, OutsideRun, Pause, ThreeEnds
 from stepscope.model.vocabulary import CopyKind, Stage, Word
 
 
@@ -112,6 +112,7 @@ class Recording:
     anchors: tuple[Anchor, ...] = ()
     device: str | None = None
     thread: int | None = None
+    outside: tuple[OutsideRun, ...] = ()
     warnings: tuple[str, ...] = ()
     incomplete_reason: str | None = None
     created_unix_ns: int = 0

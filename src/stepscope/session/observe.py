@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.analyse.assemble import assemble
+from stepscope.analyse.window import window_steps
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.observer import Observer
 from stepscope.capture.window import RawTrace, TraceRequest
@@ -51,13 +52,21 @@ def observe_call(
     """
     result, error = None, None
     with Observer(clock=options.clock) as observer:
-        progress = observer.begin(pipeline)
+        progress = observer.begin(pipeline, options.trace)
         try:
             result = call()
         except BaseException as raised:
             error = raised
-        recording = progress.finish(error)
+        captured = progress.finish(error)
     run = assemble(
-        recording, request_id=request_id, call_id=call_id, workload=workload, environment=environment
+        captured.recording,
+        request_id=request_id,
+        call_id=call_id,
+        workload=workload,
+        environment=environment,
     )
-    return ObservedCall(result=result, error=error, run=run)
+    raw = captured.raw_trace
+    if raw is not None:
+        held = window_steps(run.steps, asked=raw.request.steps, all_stages=raw.request.all_stages)
+        raw = replace(raw, steps=held)
+    return ObservedCall(result=result, error=error, run=run, raw_trace=raw)
