@@ -205,12 +205,8 @@ class KinetoColumns:
 
     def _identifiers(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         """Process and thread ids; a text gets a negative number of its own, below -1."""
-        try:
-            return (
-                np.array(values, dtype=_I64) if all(type(v) is int for v in values) else self._odd_ids(values)
-            )
-        except OverflowError:
-            return self._odd_ids(values)
+        column = np.array(values)
+        return column if column.dtype == _I64 else self._odd_ids(values)
 
     def _odd_ids(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         numbers = (whole_number(value) for value in values)

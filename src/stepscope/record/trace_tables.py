@@ -101,4 +101,4 @@ def int_column(values: Sequence[int], dtype: type[np.signedinteger[Any]] = np.in
 
 def text_indices(names: Interner, values: Iterable[str]) -> NDArray[np.int32]:
     """The index of each text."""
-    return np.fromiter((names[value] for value in values), np.int32)
+    return np.array(list(map(names.__getitem__, values)), np.int32)
