@@ -86,7 +86,8 @@ def gaps(intervals: Intervals, start_ns: int, end_ns: int) -> Intervals:
 def covered_ns(intervals: Intervals, start_ns: ArrayLike, end_ns: ArrayLike) -> I64:
     """How much of each window ``[start_ns[i], end_ns[i])`` is covered; windows may overlap. 0 if reversed."""
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
-    return np.maximum(_covered_before(intervals, end) - _covered_before(intervals, start), 0)
+    covered: I64 = np.maximum(_covered_before(intervals, end) - _covered_before(intervals, start), 0)
+    return covered
 
 
 def contains(intervals: Intervals, at_ns: ArrayLike) -> Mask:
