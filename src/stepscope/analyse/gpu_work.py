@@ -32,7 +32,7 @@ class GpuWork:
     end_ns: I64
     launch: I64  # row of Trace.launches, -1 unknown
     thread: I64  # of the launch, -1 unknown
-    issue_ns: I64  # start of the launch call; where it is unknown, the start on the GPU
+    issue_ns: I64  # start of the launch call; where it is unknown, the latest it can have been
     is_copy: Mask
     is_fill: Mask
     is_communication: Mask
@@ -71,8 +71,11 @@ def gpu_work(trace: Trace, category_of: Callable[[str], KernelCategory]) -> GpuW
     known = launch != NONE
     thread = np.full(len(launch), -1, np.int64)
     thread[known] = trace.launches.thread[launch[known]]
+    device = np.concatenate((kernels.device, copies.device))
+    stream = np.concatenate((kernels.stream, copies.stream))
     issue_ns = start_ns.copy()
     issue_ns[known] = trace.launches.start_ns[launch[known]]
+    issue_ns = _latest_issue(issue_ns, known, device, stream, start_ns)
     category = np.full(len(launch), -1, np.int32)
     category[:kernel_count] = _categories(trace, category_of)
     is_fill = np.concatenate((np.zeros(kernel_count, np.bool_), copies.kind < 0))
@@ -81,8 +84,8 @@ def gpu_work(trace: Trace, category_of: Callable[[str], KernelCategory]) -> GpuW
         kernel_count=kernel_count,
         name=np.concatenate((kernels.name, copies.name)),
         process=np.concatenate((kernels.process, copies.process)),
-        device=np.concatenate((kernels.device, copies.device)),
-        stream=np.concatenate((kernels.stream, copies.stream)),
+        device=device,
+        stream=stream,
         start_ns=start_ns,
         end_ns=start_ns + np.maximum(duration_ns, 0),
         launch=launch,
@@ -93,6 +96,20 @@ def gpu_work(trace: Trace, category_of: Callable[[str], KernelCategory]) -> GpuW
         is_communication=category == CATEGORIES.index(KernelCategory.COMMUNICATION),
         category=category,
     )
+
+
+def _latest_issue(issue_ns: I64, known: Mask, device: I32, stream: I64, start_ns: I64) -> I64:
+    """Issue times, the unknown ones moved before the next known one of their stream: streams are queues."""
+    if known.all() or not known.any():
+        return issue_ns
+    order = np.lexsort((start_ns, stream, device))
+    result = issue_ns.copy()
+    edges = np.flatnonzero((np.diff(stream[order]) != 0) | (np.diff(device[order]) != 0)) + 1
+    for rows in np.split(order, edges):
+        later = np.minimum.accumulate(issue_ns[rows][::-1])[::-1]
+        unknown = ~known[rows]
+        result[rows[unknown]] = np.minimum(later[unknown] - 1, start_ns[rows[unknown]])
+    return result
 
 
 def launches_of(trace: Trace, process: I32, correlation: I64) -> I64:

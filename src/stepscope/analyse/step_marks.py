@@ -113,23 +113,26 @@ def repeated_forwards(trace: Trace, work: GpuWork, steps: Sequence[StepMark]) ->
     known: dict[bytes, int] = {}
     counted = []
     for step in steps:
-        sequence = _sequence_in(trace, work, step.span)
-        key = sequence.tobytes()
+        operators, kernels = _operators_in(trace, step.span), _kernels_in(work, step.span)
+        key = operators.tobytes() + b"|" + kernels.tobytes()
         if key not in known:
-            known[key] = repeated_parts(sequence)
+            known[key] = repeated_parts(operators) or repeated_parts(kernels)
         counted.append(replace(step, forwards=known[key]))
     usual = {step.forwards for step in counted} - {0}
     # Kernels vary a little from step to step; a count that only some steps gave holds for all of equal size.
     return [replace(step, forwards=min(usual)) if len(usual) == 1 else step for step in counted]
 
 
-def _sequence_in(trace: Trace, work: GpuWork, span: HostSpan) -> I32:
-    """The operators issued in a span, or its kernels where operators were not recorded."""
+def _operators_in(trace: Trace, span: HostSpan) -> I32:
+    """The operators called in a span on its thread, in order."""
     operators = trace.operators
     first, last = np.searchsorted(operators.start_ns, (span.start_ns, span.end_ns))
-    names = operators.name[first:last][operators.thread[first:last] == span.thread]
-    if len(names):
-        return names
+    names: I32 = operators.name[first:last][operators.thread[first:last] == span.thread]
+    return names
+
+
+def _kernels_in(work: GpuWork, span: HostSpan) -> I32:
+    """The kernels launched in a span, in order."""
     issued = work.issue_ns[: work.kernel_count]
     rows = np.flatnonzero((issued >= span.start_ns) & (issued < span.end_ns))
     ordered: I32 = work.name[rows[np.argsort(issued[rows], kind="stable")]]
@@ -212,7 +215,9 @@ def _alike(trace: Trace, work: GpuWork, spans: Sequence[HostSpan]) -> list[bool]
 
 
 def _histogram(trace: Trace, work: GpuWork, span: HostSpan) -> NDArray[np.float64]:
-    names = _sequence_in(trace, work, span)
+    names = _kernels_in(work, span)
+    if not len(names):
+        names = _operators_in(trace, span)
     return np.bincount(names, minlength=len(trace.names)).astype(np.float64)
 
 
