@@ -1,0 +1,85 @@
+"""The tables of one run, from its perf dump or run record."""
+
+from __future__ import annotations
+
+from stepscope.analyse.results import RunSummary
+from stepscope.render.tables import Column, Kind, Table, build
+
+_STAGES = (
+    Column(key="stage_index", title="#", kind=Kind.INDEX),
+    Column(key="name", title="stage"),
+    Column(key="duration_ms", title="ms", kind=Kind.MS),
+    Column(key="share", title="share", kind=Kind.SHARE),
+    Column(key="host_ms", title="host ms", kind=Kind.MS),
+    Column(key="device_ms", title="device ms", kind=Kind.MS),
+    Column(key="inferred_ms", title="inferred ms", kind=Kind.MS),
+)
+_STEPS = (
+    Column(key="index", title="step", kind=Kind.INDEX),
+    Column(key="stage_index", title="stage", kind=Kind.INDEX),
+    Column(key="duration_ms", title="ms", kind=Kind.MS),
+    Column(key="host_ms", title="host ms", kind=Kind.MS),
+    Column(key="forwards", title="forwards", kind=Kind.COUNT),
+    Column(key="work", title="work"),
+    Column(key="traced", title="traced", kind=Kind.MARK),
+    Column(key="profiler_warmup", title="profiler warm-up", kind=Kind.MARK),
+    Column(key="outlier", title="what differs"),
+)
+_OUTSIDE = (
+    Column(key="name", title="outside the call"),
+    Column(key="duration_ms", title="ms", kind=Kind.MS),
+)
+_FACTS = (
+    Column(key="group", title="group"),
+    Column(key="name", title="name"),
+    Column(key="value", title="value", kind=Kind.CODE),
+)
+
+
+def run_stages(run: RunSummary) -> Table:
+    """Every stage occurrence of the run, in order."""
+    rows = (
+        (
+            stage.stage_index,
+            stage.name,
+            stage.duration_ms,
+            stage.share,
+            stage.host_ms,
+            stage.device_ms,
+            stage.inferred_ms or None,
+        )
+        for stage in run.stages
+    )
+    return build("run_stages", "Stages of the run", _STAGES, rows)
+
+
+def run_steps(run: RunSummary) -> Table:
+    """Every denoising step of the run."""
+    rows = (
+        (
+            step.index,
+            step.stage_index,
+            step.duration_ms,
+            step.host_ms,
+            step.forwards or None,
+            step.work,
+            step.traced,
+            step.profiler_warmup,
+            step.outlier,
+        )
+        for step in run.steps
+    )
+    return build("run_steps", "Denoising steps of the run", _STEPS, rows)
+
+
+def run_outside(run: RunSummary) -> Table:
+    """What surrounds the pipeline call: never part of its total."""
+    rows = ((part.name, part.duration_ms) for part in run.outside)
+    return build("run_outside", "Outside the pipeline call, not in the total", _OUTSIDE, rows)
+
+
+def run_facts(run: RunSummary) -> Table:
+    """What was engaged, asked for and where."""
+    groups = (("engaged", run.engaged), ("workload", run.workload), ("environment", run.environment))
+    rows = ((group, name, value) for group, pairs in groups for name, value in pairs)
+    return build("run_facts", "Engaged, workload and environment", _FACTS, rows)

@@ -1,0 +1,178 @@
+"""The tables of the terminal report: which columns, and what is left out of long ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from stepscope.analyse.results import (
+    KernelRow,
+    RankReport,
+    Report,
+    RunSummary,
+    StepRow,
+    StepStatistics,
+    StepTime,
+)
+from stepscope.render import rank_tables, report_tables, run_tables, units
+from stepscope.render.names import shorten, shorten_kernels, shorten_path, visible
+from stepscope.render.tables import Table, cell_text
+from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
+
+_TOP_KERNELS = 12
+_TOP_TRANSFERS = 8
+_ALL_STEPS_UP_TO = 10
+_MOST_STEPS = 20
+_LONGEST_SPARK = 60
+
+
+def runs(report: Report, width: int) -> Grid:
+    """The runs side by side."""
+    keys = (
+        "run",
+        "rank",
+        "trusted",
+        "total_ms",
+        "dominant_stage",
+        "step_count",
+        "step_median_ms",
+        "slowest_ratio",
+    )
+    layout = Layout(flexible="run", optional=("rank", "step_count"))
+    return grid(report_tables.runs_table(report).pick(*keys), layout, width)
+
+
+def gpus(report: Report, width: int) -> Grid:
+    """The ranks side by side."""
+    keys = ("rank", "name", "busy_ratio", "span_ms", "idle_ms", "exposed_communication_ms", "exposed_copy_ms",
+            "kernel_count")  # fmt: skip
+    layout = Layout(flexible="name", optional=("kernel_count", "exposed_copy_ms"))
+    return grid(report_tables.gpus_table(report).pick(*keys), layout, width)
+
+
+def run_stages(run: RunSummary, width: int) -> Grid:
+    """Stages of a run with a bar for the share."""
+    table = run_tables.run_stages(run).pick("name", "duration_ms", "share", "host_ms", "inferred_ms")
+    layout = Layout(flexible="name", optional=("inferred_ms", "host_ms"))
+    return grid(table, layout, width, [stage.share for stage in run.stages])
+
+
+def rank_stages(rank: RankReport, width: int) -> Grid:
+    """Stages of a trace: where they are bound, and memory and TFLOP/s where known."""
+    keys = ("name", "duration_ms", "share", "gpu_busy_ms", "idle_ms", "bound_by", "kernel_count",
+            "tflop_per_s", "peak_share", "peak_memory_bytes")  # fmt: skip
+    layout = Layout(flexible="name", optional=("idle_ms", "kernel_count", "peak_memory_bytes", "tflop_per_s"))
+    return grid(rank_tables.rank_stages(rank).pick(*keys), layout, width)
+
+
+def run_steps(run: RunSummary, width: int) -> list[RenderableType]:
+    """Steps of a run, collapsed where they are alike."""
+    keys = ("index", "duration_ms", "host_ms", "forwards", "work", "traced", "outlier")
+    return _steps(run.steps, run.step_statistics, run_tables.run_steps(run).pick(*keys), width)
+
+
+def rank_steps(rank: RankReport, width: int) -> list[RenderableType]:
+    """Steps of a trace, collapsed where they are alike."""
+    keys = ("index", "duration_ms", "gpu_busy_ms", "kernel_count", "forwards", "outlier")
+    return _steps(rank.steps, rank.step_statistics, rank_tables.rank_steps(rank).pick(*keys), width)
+
+
+Steps = Sequence[StepTime | StepRow]
+
+
+def _steps(steps: Steps, statistics: StepStatistics | None, table: Table, width: int) -> list[RenderableType]:
+    if not steps:
+        return [Text("no denoising steps were found")]
+    parts: list[RenderableType] = []
+    if statistics is not None:
+        parts.append(Text(_spread(statistics)))
+    if 3 <= len(steps) <= min(_LONGEST_SPARK, width - 40):
+        drawn = spark([step.duration_ms for step in steps])
+        parts.append(Text(f"{drawn}  steps {steps[0].index} to {steps[-1].index}, from zero up"))
+    chosen = _worth_a_row(steps, statistics)
+    if chosen:
+        layout = Layout(flexible="outlier", optional=("traced", "work", "host_ms"))
+        parts.append(grid(table.rows_at(chosen), layout, width))
+    left = len(steps) - len(chosen)
+    if left:
+        noun = "more step" if chosen else "step"
+        parts.append(Text(f"{units.counted(left, noun)} with --format csv --table {table.name}", style="dim"))
+    return parts
+
+
+def _spread(statistics: StepStatistics) -> str:
+    return (
+        f"{'uniform' if statistics.uniform else 'NOT uniform'}: "
+        f"minimum {units.duration(statistics.minimum_ms)}, median {units.duration(statistics.median_ms)}, "
+        f"maximum {units.duration(statistics.maximum_ms)}, spread {units.share(statistics.spread)}"
+    )
+
+
+def _worth_a_row(steps: Steps, statistics: StepStatistics | None) -> list[int]:
+    """Nothing where all are alike; everything where they are few; else what differs."""
+    slowest = statistics.slowest if statistics is not None and not statistics.uniform else None
+    notable = [at for at, step in enumerate(steps) if step.outlier or step.index == slowest]
+    if statistics is not None and statistics.uniform and not notable:
+        return []
+    return list(range(len(steps))) if len(steps) <= _ALL_STEPS_UP_TO else notable[:_MOST_STEPS]
+
+
+def rank_idle(rank: RankReport, width: int) -> Grid:
+    """Idle time by cause."""
+    return grid(rank_tables.rank_idle(rank), Layout(flexible="cause"), width)
+
+
+def rank_categories(rank: RankReport, width: int) -> Grid:
+    """Kernel categories with a bar for the share."""
+    layout = Layout(flexible="name", optional=("count",))
+    return grid(rank_tables.rank_categories(rank), layout, width, [row.share for row in rank.categories])
+
+
+def kernel_title(rank: RankReport) -> str:
+    """How many kernels are shown of how many."""
+    total = len(rank.kernels)
+    title = f"Kernels (top {_TOP_KERNELS} of {units.count(total)})" if total > _TOP_KERNELS else "Kernels"
+    if rank.attributed_share is None:
+        return title
+    return f"{title}; {units.share(rank.attributed_share)} have a source line"
+
+
+def rank_kernels(rank: RankReport, width: int) -> Grid:
+    """The top kernels, each with its category and source line below its name."""
+    rows = rank.kernels[:_TOP_KERNELS]
+    numbers = rank_tables.rank_kernels(rank).pick("total_ms", "share", "count", "mean_us").head(len(rows))
+    texts = [
+        [cell_text(column.kind, value) for column, value in zip(numbers.columns, row, strict=True)]
+        for row in numbers.rows
+    ]
+    titles = [column.title for column in numbers.columns]
+    widths = [max([len(title), *(len(row[at]) for row in texts)]) for at, title in enumerate(titles)]
+    room = max(width - sum(widths) - 2 * len(widths), 20)
+    result = empty_grid()
+    result.add_column(Text("kernel, category and source"), no_wrap=True, overflow="ellipsis", width=room)
+    for title, least in zip(titles, widths, strict=True):
+        result.add_column(Text(title), justify="right", no_wrap=True, min_width=least)
+    for name, row, cells in zip(shorten_kernels([row.name for row in rows], room), rows, texts, strict=True):
+        result.add_row(Text.assemble(name, "\n", (_kernel_detail(row, room), "dim")), *map(Text, cells))
+    return result
+
+
+def _kernel_detail(row: KernelRow, room: int) -> str:
+    category = shorten(f"  {visible(row.category)} · ", room // 2)
+    left = room - cell_len(category)
+    if row.source is None:
+        return category + shorten(visible(row.operator) if row.operator else "source not known", left)
+    mark = "" if row.source.line_exact else " (def)"
+    place = shorten(f":{row.source.line}{mark} {visible(row.source.function)}", left // 2)
+    return category + shorten_path(row.source.file, left - cell_len(place)) + place
+
+
+def rank_transfers(rank: RankReport, width: int) -> Grid:
+    """The largest rows of the ledger of copies."""
+    keys = ("kind", "pinned", "bytes", "count", "total_ms", "gb_per_s", "exposed_ms", "stage", "source")
+    table = rank_tables.rank_transfers(rank).pick(*keys).head(_TOP_TRANSFERS)
+    return grid(table, Layout(flexible="source", optional=("count", "stage")), width)

@@ -1,0 +1,137 @@
+"""The terminal report: the answer first, 100 columns, plain where nobody can see colour."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Callable
+
+import pytest
+from rich.cells import cell_len
+
+from reports import EVERY, hostile, normal, two_ranks, untrusted_dump, video
+from stepscope.render.answer import answer
+from stepscope.render.report_terminal import render_terminal, write_terminal
+from stepscope.render.wrapping import wrap_command
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    """What people see is what was looked at."""
+    golden(f"{name}.terminal.txt", render_terminal(EVERY[name]()))
+
+
+@pytest.mark.parametrize("width", [100, 72, 60])
+@pytest.mark.parametrize("name", EVERY)
+def test_no_line_is_wider_than_the_console(name: str, width: int) -> None:
+    """100 columns at most, and narrower terminals are respected."""
+    for line in render_terminal(EVERY[name](), width).splitlines():
+        assert cell_len(line) <= width, line
+
+
+def test_the_first_screen_is_the_answer() -> None:
+    """Trust, dominant stage, steps, GPU, kernels, finding with cost and remedy: in thirty lines."""
+    screen = "\n".join(render_terminal(normal()).splitlines()[:30])
+    assert screen.startswith("TRUSTED: ")
+    for expected in (
+        "DenoisingStage 3,502.0 ms, 96.2 % of the run",
+        "10 uniform: median 350.2 ms",
+        "busy 95.4 %",
+        "the host launched late",
+        "gemm 60.9 %, attention 21.0 %",
+        "costs 180.0 ms",
+        "compile_repeated_blocks",
+        "transformer_qwenimage.py:312",
+    ):
+        assert expected in " ".join(screen.split()), expected
+
+
+def test_an_untrusted_report_says_so_first_and_why() -> None:
+    """The first line is the verdict and the first reason, the others follow."""
+    lines = render_terminal(untrusted_dump()).splitlines()
+    assert lines[0].startswith("UNTRUSTED: step times look like enqueue times")
+    assert lines[1].startswith("  also: step 5")
+
+
+def test_steps_that_differ_are_named_with_the_reason() -> None:
+    """Not uniform: the slowest, by how much and why; of forty steps only that one gets a row."""
+    text = render_terminal(video())
+    assert "NOT uniform: median 1,982.0 ms, slowest is step 13" in text
+    assert "4.66x the median" in text
+    assert "transformer_2 runs for the first time" in text
+    assert "39 more steps" in text
+
+
+def test_a_source_that_is_only_the_definition_says_so() -> None:
+    """A definition's line is never shown as the line that called."""
+    text = render_terminal(normal())
+    assert "transformer_qwenimage.py:312 (def) __call__" in text
+    assert "attention.py:1249 forward" in text
+
+
+def test_several_ranks_each_have_their_line() -> None:
+    """The finding that costs most comes first, with its rank."""
+    text = render_terminal(two_ranks())
+    assert "rank 0: NVIDIA H200 busy 34.1 %" in text
+    assert "rank 1: NVIDIA H200 busy 91.9 %" in text
+    assert "rank 1: Rank 1 waits for rank 0" in text
+
+
+def test_nothing_hostile_reaches_the_terminal() -> None:
+    """No control character, no markup taken as such, no line too wide."""
+    text = render_terminal(hostile())
+    assert not [line for line in text.splitlines() if not line.isprintable()]
+    assert "\\x1b[2J" in text
+    for line in text.splitlines():
+        assert cell_len(line) <= 100 or line.lstrip().startswith(("stepscope", "ncu", "'", "<", "$"))
+
+
+def test_a_pipe_gets_plain_text_and_a_terminal_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Escapes only for a terminal without NO_COLOR; the words are the same."""
+
+    class Terminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    pipe, terminal, colourless = io.StringIO(), Terminal(), Terminal()
+    write_terminal(normal(), pipe)
+    write_terminal(normal(), terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    write_terminal(normal(), colourless)
+    assert "\x1b" not in pipe.getvalue()
+    assert "\x1b[" in terminal.getvalue()
+    assert "\x1b[3" not in colourless.getvalue()
+    assert pipe.getvalue() == render_terminal(normal())
+
+
+def test_a_stream_that_is_not_utf_8_gets_what_it_can_encode() -> None:
+    """An old locale gets u for µ and # for bars, not an exception."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    write_terminal(normal(), stream)
+    stream.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "mean us" in text
+    assert "?" not in text
+
+
+def test_wrapped_commands_are_the_same_command() -> None:
+    """Pasted into a shell, the lines give the words that they came from."""
+    command = "ncu --kernel-name 'regex:a b|c' --launch-skip 480 -o out stepscope generate --model x/y"
+    wrapped = wrap_command(command, 30)
+    assert max(map(len, wrapped.splitlines())) <= 30
+    assert shlex.split(wrapped.replace("\\\n", "")) == shlex.split(command)
+    assert wrap_command("not a 'command", 5) == "not a 'command"
+
+
+def test_information_never_comes_before_a_warning() -> None:
+    """The finding on the first screen is the most expensive warning."""
+    finding = answer(normal()).finding
+    assert finding is not None
+    assert finding.id == "eager_elementwise"
