@@ -10,13 +10,13 @@ import numpy as np
 from stepscope.analyse.gpu_work import GpuWork
 from stepscope.analyse.intervals import EMPTY, Intervals, union
 from stepscope.analyse.nesting import NONE
-from stepscope.model.trace import I32, I64, Trace
+from stepscope.model.trace import I32, I64, SYNC_KINDS, Trace
+from stepscope.model.vocabulary import SyncKind
 
 _ALLOCATION = re.compile(
     r"^(?:cuda|hip|cu)(?:Malloc\w*|Free\w*|HostAlloc|HostRegister|MemAlloc\w*|MemFree\w*|MemCreate|MemMap|"
     r"MemUnmap|MemRelease|MemAddressReserve|HostFree)$"
 )
-_SYNCHRONISE = re.compile(r"Synchronize|^(?:cuda|hip)Memcpy$|EventQuerySync")
 
 PAGEABLE_BLOCKS_FROM_NS = 20_000
 """A copy call from or to pageable memory that takes longer than this waited for the stream."""
@@ -39,27 +39,18 @@ class BlockingCalls:
 def blocking_calls(trace: Trace, work: GpuWork) -> BlockingCalls:
     """Synchronising calls, and copies of pageable memory, which wait for the stream before them."""
     launches, syncs = trace.launches, trace.syncs
-    waits = [row for row in np.flatnonzero(_named(trace, launches.name, _SYNCHRONISE))]
+    waiting = np.flatnonzero(syncs.kind != SYNC_KINDS.index(SyncKind.STREAM_WAIT.value))
     copies = np.flatnonzero(work.is_copy & (work.launch != NONE))
     pageable = copies[trace.copies.pinned[copies - work.kernel_count] == 0]
-    calls = work.launch[pageable]
+    calls = np.unique(work.launch[pageable])
     slow = calls[launches.duration_ns[calls] > PAGEABLE_BLOCKS_FROM_NS]
-    rows = np.unique(np.concatenate((np.array(waits, np.int64), slow)))
-    # Readers may list a synchronising call both among launches and among syncs: keep one of each.
-    listed = {(int(p), int(t), int(s)) for p, t, s in
-              zip(launches.process[rows], launches.thread[rows], launches.start_ns[rows], strict=True)}  # fmt: skip
-    blocking = np.flatnonzero(np.isin(syncs.kind, (0, 1, 2)))
-    extra = np.array(
-        [r for r in blocking if (int(syncs.process[r]), int(syncs.thread[r]), int(syncs.start_ns[r])) not in listed],
-        np.int64,
-    )
-    start_ns = np.concatenate((launches.start_ns[rows], syncs.start_ns[extra]))
+    start_ns = np.concatenate((syncs.start_ns[waiting], launches.start_ns[slow]))
     order = np.argsort(start_ns, kind="stable")
-    end_ns = start_ns + np.concatenate((launches.duration_ns[rows], syncs.duration_ns[extra]))
+    end_ns = start_ns + np.concatenate((syncs.duration_ns[waiting], launches.duration_ns[slow]))
     return BlockingCalls(
-        name=np.concatenate((launches.name[rows], syncs.name[extra]))[order],
-        process=np.concatenate((launches.process[rows], syncs.process[extra]))[order],
-        thread=np.concatenate((launches.thread[rows], syncs.thread[extra]))[order],
+        name=np.concatenate((syncs.name[waiting], launches.name[slow]))[order],
+        process=np.concatenate((syncs.process[waiting], launches.process[slow]))[order],
+        thread=np.concatenate((syncs.thread[waiting], launches.thread[slow]))[order],
         start_ns=start_ns[order],
         end_ns=end_ns[order],
     )
