@@ -93,7 +93,7 @@ def _contrast(one: str, two: str) -> float:
 @pytest.mark.parametrize("block", [r":root \{", r':root\[data-theme="dark"\] \{', r":root:not\(.*?\) \{"])
 def test_colours_have_enough_contrast(block: str) -> None:
     """Text at least 4.5 to 1 and drawings 3 to 1, in light and dark."""
-    css = files("stepscope.render").joinpath("templates/page.css").read_text(encoding="utf-8")
+    css = files("stepscope.render").joinpath("templates/report.css").read_text(encoding="utf-8")
     found = re.search(block + r"(.*?)\}", css, flags=re.DOTALL)
     assert found is not None
     colours = dict(re.findall(r"--([\w-]+): (#\w{6})", found[1]))
@@ -108,7 +108,7 @@ def test_colours_have_enough_contrast(block: str) -> None:
 
 def test_automatic_dark_and_chosen_dark_are_the_same() -> None:
     """The two dark palettes, which CSS cannot share, do not drift apart."""
-    css = files("stepscope.render").joinpath("templates/page.css").read_text(encoding="utf-8")
+    css = files("stepscope.render").joinpath("templates/report.css").read_text(encoding="utf-8")
     chosen, automatic = (
         re.findall(r"--[\w-]+: #\w{6}", part)
         for part in re.findall(r"color-scheme: dark;(.*?)\}", css, re.DOTALL)

@@ -44,10 +44,10 @@ class Section:
 
 def render_html(report: Report) -> str:
     """The whole page as text."""
-    css, script = _asset("page.css"), _asset("page.js")
+    css, script = _asset("report.css"), _asset("report.js")
     return (
         _environment()
-        .get_template("page.html")
+        .get_template("report.html.jinja")
         .render(
             csp=_policy(css, script),
             css=Markup(css),  # noqa: S704 (our own file)

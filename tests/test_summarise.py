@@ -1,0 +1,176 @@
+"""A dump's numbers reconciled: what is published and wrong is called untrusted, what is right is not."""
+
+from typing import Any
+
+import pytest
+
+from dumps import DATA, sglang_json, stepscope_json
+from stepscope.analyse.results import RunSummary
+from stepscope.analyse.summarise import flatten, summarise
+from stepscope.record.perf_dump_reader import perf_dump_from_json, read_perf_dump
+
+
+def summary_of(document: dict[str, Any]) -> RunSummary:
+    return summarise(perf_dump_from_json(document, origin="test"))
+
+
+ENQUEUE = {
+    "sglang #15537": [904.15, 31.58, 86.27, *[88.0] * 47],
+    "sglang #22365": [45.2, 107.1, *[128.0] * 48],
+    "sglang h100 flux": [30.2, 53.9, *[128.0, 139.0] * 24],
+    "sglang h100 flux_2": [65.0, 129.0, *[440.0] * 48],
+    "sglang #16219": [128.0, *[374.5] * 49],
+}
+
+
+@pytest.mark.parametrize("name", ENQUEUE)
+def test_published_enqueue_times_are_untrusted(name) -> None:
+    """Published dumps whose first steps are enqueue times are recognised, with the reason."""
+    trust = summary_of(sglang_json(ENQUEUE[name])).trust
+    assert not trust.ok
+    assert any("enqueue" in reason for reason in trust.reasons)
+
+
+@pytest.mark.parametrize(("steps_ms", "stage_ms"), [(135.0, 2518.0), (1842.0, 55237.0), (4442.0, 114602.0)])
+def test_steps_far_below_their_stage_are_untrusted(steps_ms, stage_ms) -> None:
+    """SGLang #39956 on XPU: steps 18 to 30 times too small against DenoisingStage."""
+    trust = summary_of(sglang_json([steps_ms / 20] * 20, denoise_ms=stage_ms, decode_ms=400)).trust
+    assert not trust.ok
+    assert f"{stage_ms / steps_ms:.1f} times" in trust.reasons[0]
+
+
+@pytest.mark.parametrize(("decode_ms", "step_ms"), [(6.0, 369.5), (0.0, 44.0)])
+def test_an_invisible_decode_is_untrusted(decode_ms, step_ms) -> None:
+    """FLUX.2's DecodingStage of 0.006 s and the SDXL card's decode of 0.00 ms."""
+    trust = summary_of(sglang_json([step_ms] * 40, decode_ms=decode_ms)).trust
+    assert any("next to nothing" in reason for reason in trust.reasons)
+
+
+def test_engine_dump_with_the_profiler_inside_is_untrusted() -> None:
+    """SGLang's dump of a profiled run holds the profiler's stop and export in steps 4 and 5."""
+    summary = summarise(read_perf_dump(DATA / "sglang_cpu_asked_3.perf.json"))
+    assert not summary.trust.ok
+    assert "profiler" in summary.trust.reasons[0]
+    assert "step 4" in summary.trust.reasons[0]
+    assert "step 5" in summary.trust.reasons[0]
+    assert [step.index for step in summary.steps if step.outlier] == [4, 5]
+
+
+def test_engine_dump_without_a_profiler_is_fine() -> None:
+    """The same run untraced agrees with itself."""
+    summary = summarise(read_perf_dump(DATA / "sglang_cpu_untraced.perf.json"), path="p.json")
+    assert summary.trust.ok
+    assert summary.producer == "sglang"
+    assert summary.dominant_stage == "DecodingStage"
+    assert summary.unaccounted_ms == pytest.approx(4.26, abs=0.01)
+    assert summary.path == "p.json"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"total_ms": 1000.0}, "more than the total"),
+        ({"total_ms": 9000.0}, "in no stage"),
+        ({"denoise_ms": 2000.0}, "more than the denoising stage"),
+        ({"total_ms": 0.0}, "missing or zero"),
+        ({"decode_ms": -3.0}, "impossible"),
+    ],
+)
+def test_contradictions_are_named(changes, words) -> None:
+    """Stages beyond the total, time in no stage, steps beyond their stage, no total, negative times."""
+    trust = summary_of(sglang_json([350.0] * 10, **changes)).trust
+    assert not trust.ok
+    assert any(words in reason for reason in trust.reasons)
+
+
+def test_a_recorders_own_doubt_is_kept() -> None:
+    """What the recorder said of its clock stands first among the reasons."""
+    document = stepscope_json(
+        [350.0] * 10, trust={"ok": False, "reasons": ["the clock failed its self-test"]}
+    )
+    assert summary_of(document).trust.reasons == ("the clock failed its self-test",)
+
+
+GOOD = {
+    "uniform": sglang_json([350.0] * 10),
+    "compiled in the first step": sglang_json([25_000.0, *[271.0] * 19]),
+    "few steps": sglang_json([300.0, 310.0, 305.0, 302.0], decode_ms=600),
+    "one step": sglang_json([300.0]),
+    "no steps": sglang_json([], denoise_ms=300.0),
+    "cached steps further on": sglang_json([350.0] * 4 + [40.0, 350.0] * 8),
+    "device events, short first step": stepscope_json([90.0, *[350.0] * 19]),
+    "device events, weights moved in step 6": stepscope_json([350.0] * 6 + [4000.0] + [350.0] * 6),
+    "a fast decoder": stepscope_json([350.0] * 10, decode_ms=5.0),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_honest_dumps_are_trusted(name) -> None:
+    """Slow first steps, caches, expert switches under device events, fast decoders: no contradiction."""
+    assert summary_of(GOOD[name]).trust.reasons == ()
+
+
+def test_ours_with_a_huge_step_right_after_the_traced_ones_is_untrusted() -> None:
+    """A pause that was not taken out of the steps is seen whoever recorded it."""
+    document = stepscope_json([350.0] * 4 + [3000.0] + [350.0] * 5)
+    for step in document["denoise_steps_ms"][1:4]:
+        step["traced"] = True
+    assert any("profiler" in reason for reason in summary_of(document).trust.reasons)
+
+
+def test_guidance_that_begins_late_is_no_enqueue_time() -> None:
+    """Without a known clock, fewer forwards explain short first steps."""
+    document = stepscope_json([175.0, 175.0, *[350.0] * 18], clock=None)
+    for step in document["denoise_steps_ms"][2:]:
+        step["forwards"] = step["forwards"] * 2
+    summary = summary_of(document)
+    assert summary.trust.ok
+    assert summary.steps[0].outlier == "0.5 times the median: 1 denoiser forwards, 2 in most steps"
+
+
+def test_statistics_leave_out_cached_and_traced_steps() -> None:
+    """Median and spread are those of computed, untraced steps, and the basis says so."""
+    document = stepscope_json([400.0, 500.0, 350.0, 352.0, 351.0, 30.0])
+    document["denoise_steps_ms"][0] |= {"traced": True, "profiler_warmup": True}
+    document["denoise_steps_ms"][1] |= {"traced": True}
+    document["denoise_steps_ms"][5] |= {"work": "skipped"}
+    summary = summary_of(document)
+    assert summary.step_statistics is not None
+    assert summary.step_statistics.median_ms == 351.0
+    assert summary.step_statistics.basis == "the 3 computed, untraced steps"
+    assert summary.step_statistics.uniform
+    assert summary.steps[5].outlier == "0.085 times the median: skipped (cache)"
+
+
+def test_stages_of_one_name_are_kept_and_the_dominant_one_is_by_name() -> None:
+    """Two denoising stages stay two rows; dominance sums them."""
+    document = stepscope_json([10.0] * 4, encode_ms=30.0, decode_ms=5.0)
+    document["stages"] = [
+        {"name": name, "stage_index": index, "duration_ms": ms}
+        for index, (name, ms) in enumerate(
+            [
+                ("TextEncodingStage", 30.0),
+                ("DenoisingStage", 20.0),
+                ("DenoisingStage", 20.0),
+                ("DecodingStage", 5.0),
+            ]
+        )
+    ]
+    for step, index in zip(document["denoise_steps_ms"], [1, 1, 2, 2], strict=True):
+        step["stage_index"] = index
+    summary = summary_of(document)
+    assert len(summary.stages) == 4
+    assert summary.dominant_stage == "DenoisingStage"
+    assert summary.trust.ok
+
+
+def test_environment_and_memory_are_flat_for_tables() -> None:
+    """Nested environment becomes dotted keys, memory the highest peak in bytes."""
+    summary = summary_of(stepscope_json([350.0] * 10))
+    assert ("packages.torch", "2.11.0") in summary.environment
+    assert ("clock", "device_events") in summary.environment
+    assert ("height", "1024") in summary.workload
+    assert summary.peak_memory_bytes == 49152 * 1024**2
+    assert flatten({"a": {"b": [1, 2]}, "c": None, "d": True, "e": 4.0}) == (
+        ("a.b", "1, 2"), ("d", "yes"), ("e", "4"),
+    )  # fmt: skip
