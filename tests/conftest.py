@@ -1,9 +1,11 @@
-"""Fixtures that several test files share."""
+"""Fixtures for all tests. The autouse one proves that a test left nothing installed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,11 +31,69 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """After each test no wrapper, active call or profiler is left."""
+    yield
+    leftovers = _leftovers()
+    assert leftovers == []
+
+
+def _leftovers() -> list[str]:
+    found = []
+    if "stepscope.capture.wrapping" in sys.modules:
+        from stepscope.capture.wrapping import installed_count
+
+        if installed_count():
+            found.append(f"{installed_count()} wrappers")
+    if "stepscope.capture.active" in sys.modules:
+        from stepscope.capture.active import ACTIVE
+
+        if ACTIVE.get() is not None:
+            found.append("an active call")
+    if "torch" in sys.modules:
+        import torch
+
+        if torch.autograd.profiler._is_profiler_enabled:
+            found.append("a running profiler")
+    found += _marked_classes()
+    return found
+
+
+def _marked_classes() -> list[str]:
+    """Any class of torch, diffusers, transformers or the tests that still carries one of our functions."""
+    if "torch" not in sys.modules:
+        return []
+    import torch
+
+    roots: list[Any] = [torch.nn.Module]
+    for module, names in (
+        ("diffusers.pipelines.pipeline_utils", ("DiffusionPipeline",)),
+        ("diffusers.schedulers.scheduling_utils", ("SchedulerMixin",)),
+        ("diffusers.configuration_utils", ("ConfigMixin",)),
+        ("diffusers.hooks.group_offloading", ("ModuleGroup",)),
+        ("accelerate.hooks", ("ModelHook", "UserCpuOffloadHook")),
+        ("torch.cuda.graphs", ("CUDAGraph",)),
+    ):
+        roots += [getattr(sys.modules[module], name) for name in names if module in sys.modules]
+    seen: set[Any] = set()
+    while roots:
+        cls = roots.pop()
+        if cls not in seen:
+            seen.add(cls)
+            roots += type.__subclasses__(cls)
+    return [
+        f"{cls.__name__}.{name}"
+        for cls in seen
+        for name, value in vars(cls).items()
+        if getattr(value, "__stepscope_wrapper__", False)
+    ]
+
+
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
-    """The folder of real traces beside the clone; a test that needs it is skipped where there is none."""
-    for parent in Path(__file__).resolve().parents:
-        folder = parent / "shared" / "traces"
-        if folder.is_dir():
-            return folder
+    """The recorded traces beside the clone; tests that need them are skipped where they are absent."""
+    for folder in Path(__file__).resolve().parents:
+        if (folder / "shared" / "traces").is_dir():
+            return folder / "shared" / "traces"
     pytest.skip("shared/traces is absent")

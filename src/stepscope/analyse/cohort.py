@@ -96,7 +96,9 @@ def side_of(cohort: Cohort) -> Side:
         label=cohort.label,
         paths=tuple(run.path for run in cohort.runs),
         runs=len(cohort.runs),
-        untrusted=tuple(f"{run.path}: {reason}" for run in cohort.runs for reason in run.trust.reasons),
+        untrusted=tuple(
+            f"{PurePath(run.path).name}: {reason}" for run in cohort.runs for reason in run.trust.reasons
+        ),
         facts=tuple(cohort.runs[0].facts.items()),
     )
 

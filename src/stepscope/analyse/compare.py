@@ -71,11 +71,10 @@ def withhold_verdicts(comparison: Comparison, base: Side) -> Comparison:
     untrusted = [*base.untrusted, *comparison.new.untrusted]
     if not untrusted:
         return comparison
-    reason = f"untrusted: {untrusted[0]}"
-    hold = partial(withheld, reason=reason)
+    hold = partial(withheld, reason="untrusted numbers")
     return replace(
         comparison,
-        total=hold(comparison.total),
+        total=withheld(comparison.total, f"untrusted: {untrusted[0]}"),
         throughput=hold(comparison.throughput) if comparison.throughput else None,
         stages=tuple(hold(row) for row in comparison.stages),
         steps=tuple(hold(row) for row in comparison.steps),

@@ -69,12 +69,12 @@ def _significance(row: Row, p_value: float, alpha: float) -> tuple[Verdict, str]
     assert row.new is not None
     change = row.change or 0.0
     if not p_value < alpha:
-        return Verdict.NO_CHANGE, f"within noise (p = {p_value:.2g})"
+        return Verdict.NO_CHANGE, f"within noise (p = {p_value:.2g})" if change else "equal"
     if abs(change) < NEGLIGIBLE:
         return Verdict.NO_CHANGE, f"below {NEGLIGIBLE:.1%}, which is not worth a verdict"
     if change * (row.new.mean - row.base.mean) <= 0:
         return Verdict.NO_CHANGE, "median and mean disagree about the direction: outliers"
-    return _direction(change), f"p = {p_value:.2g}"
+    return _direction(change), f"p = {p_value:.2g}" if p_value > 0 else "does not vary from run to run"
 
 
 def _by_threshold(row: Row, run_ms: float) -> Row:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from stepscope import __version__
 from stepscope.cli.command import Command
+from stepscope.cli.compare import CompareCommand
 from stepscope.model.errors import StepscopeError
 
-COMMANDS: tuple[Command, ...] = ()
+COMMANDS: tuple[Command, ...] = (CompareCommand(),)
 
 
 def build_parser() -> argparse.ArgumentParser:

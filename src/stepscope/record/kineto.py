@@ -111,7 +111,6 @@ def _unique(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 def _to_index(table: TableParts, pids: NDArray[np.int64]) -> None:
     for part in table.parts:
         part["process"] = np.searchsorted(pids, part["process"]).astype(np.int32)
-    table.dtypes["process"] = np.int32
 
 
 def _owner(

@@ -13,15 +13,22 @@ from stepscope.record.call_names import copy_kind, host_memory_pinned
 from stepscope.record.kineto_event import NO_ARGS, Event, EventArgs, Identifier, whole_number
 from stepscope.record.kineto_time import EventTimes, event_times
 from stepscope.record.reader_warnings import WarningLog
-from stepscope.record.trace_tables import Column, Interner, TableParts, int_column, text_indices
+from stepscope.record.trace_tables import (
+    ANNOTATION_COLUMNS,
+    COPY_COLUMNS,
+    COUNTER_COLUMNS,
+    FRAME_COLUMNS,
+    KERNEL_COLUMNS,
+    LAUNCH_COLUMNS,
+    OPERATOR_COLUMNS,
+    Column,
+    Interner,
+    TableParts,
+    int_column,
+    text_indices,
+)
 
 _I32, _I64, _F32, _F64, _BOOL = np.int32, np.int64, np.float32, np.float64, np.bool_
-_HOST = {"name": _I32, "process": _I64, "thread": _I64, "start_ns": _I64, "duration_ns": _I64}
-_GPU = {
-    "name": _I32, "process": _I64, "device": _I32, "stream": _I64, "start_ns": _I64, "duration_ns": _I64,
-    "correlation": _I64,
-}  # fmt: skip
-
 KERNEL_CATEGORIES = frozenset({"kernel", "Kernel"})
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "Memcpy"})
 FILL_CATEGORIES = frozenset({"gpu_memset", "Memset"})
@@ -41,16 +48,13 @@ class KinetoColumns:
         self.shapes = Interner()
         self.process_labels: set[str] = set()
         self.event_count = 0
-        self.kernels = TableParts(
-            _GPU | {"graph_node": _I64, "grid": _I32, "block": _I32, "registers": _I32, "shared_bytes": _I32,
-                    "occupancy": _F32}
-        )  # fmt: skip
-        self.copies = TableParts(_GPU | {"kind": _I32, "bytes": _I64, "pinned": _I32})
-        self.launches = TableParts(_HOST | {"correlation": _I64})
-        self.operators = TableParts(_HOST | {"shapes": _I32, "external_id": _I64, "source": _I32})
-        self.frames = TableParts(_HOST)
-        self.annotations = TableParts(_HOST | {"ours": _BOOL})
-        self.counters = TableParts({"name": _I32, "device": _I32, "at_ns": _I64, "value": _F64})
+        self.kernels = TableParts(KERNEL_COLUMNS)
+        self.copies = TableParts(COPY_COLUMNS)
+        self.launches = TableParts(LAUNCH_COLUMNS)
+        self.operators = TableParts(OPERATOR_COLUMNS)
+        self.frames = TableParts(FRAME_COLUMNS)
+        self.annotations = TableParts(ANNOTATION_COLUMNS)
+        self.counters = TableParts(COUNTER_COLUMNS)
         self._log = log
         self._raw_shapes: dict[tuple[bytes, bytes, bytes], int] = {}
         self._text_ids = Interner()
@@ -177,7 +181,7 @@ class KinetoColumns:
     def _host(self, events: Sequence[Event], times: EventTimes) -> dict[str, Column]:
         return {
             "name": text_indices(self.names, [e.name for e in events]),
-            "process": self._identifiers([e.pid for e in events]),
+            "process": self._identifiers([e.pid for e in events]),  # a pid until all processes are known
             "thread": self._identifiers([e.tid for e in events]),
             "start_ns": times.start_ns,
             "duration_ns": times.duration_ns,
@@ -191,7 +195,7 @@ class KinetoColumns:
         stream = [e.tid if a.stream is None else a.stream for e, a in zip(events, args, strict=True)]
         return {
             "name": text_indices(self.names, [e.name for e in events]),
-            "process": np.full(len(events), -1, _I64),
+            "process": np.full(len(events), -1, _I64),  # until its launch is known
             "device": int_column(self._identifiers(device).tolist(), _I32),
             "stream": self._identifiers(stream),
             "start_ns": times.start_ns,
@@ -201,12 +205,8 @@ class KinetoColumns:
 
     def _identifiers(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         """Process and thread ids; a text gets a negative number of its own, below -1."""
-        try:
-            return (
-                np.array(values, dtype=_I64) if all(type(v) is int for v in values) else self._odd_ids(values)
-            )
-        except OverflowError:
-            return self._odd_ids(values)
+        column = np.array(values)
+        return column if column.dtype == _I64 else self._odd_ids(values)
 
     def _odd_ids(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         numbers = (whole_number(value) for value in values)

@@ -15,7 +15,7 @@ from stepscope.record.kineto_event import BOUNDARY, EVENTS, EXACT_EVENTS, Decode
 from stepscope.record.kineto_time import EXACT_BELOW_US
 from stepscope.record.reader_warnings import WarningLog
 
-STRETCH_BYTES = 1 << 21  # larger ones are slower: the events of one no longer fit the cache
+STRETCH_BYTES = 1 << 19  # larger ones are slower: the events of one no longer fit the cache
 MAX_HEADER_BYTES = 1 << 26
 _BOUNDARY_WINDOW = 1 << 16
 _MAX_STRETCH_BYTES = 1 << 26

@@ -30,8 +30,8 @@ class EventTimes:
 
 def event_times(events: Sequence[Event], log: WarningLog) -> EventTimes:
     """Start and duration of each event; a negative duration counts as none and is noted."""
-    start_us = np.fromiter((event.ts for event in events), np.float64, len(events))
-    duration_us = np.fromiter((event.dur for event in events), np.float64, len(events))
+    start_us = np.array([event.ts for event in events], np.float64)
+    duration_us = np.array([event.dur for event in events], np.float64)
     good = (np.abs(start_us) < _FARTHEST_US) & (np.abs(duration_us) < _FARTHEST_US)
     readable = None
     if not good.all():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,8 +12,22 @@ from numpy.typing import NDArray
 Column = NDArray[Any]
 _Table = TypeVar("_Table")
 
-INT32_MAX = np.iinfo(np.int32).max
-INT64_MAX = np.iinfo(np.int64).max
+_I32, _I64, _F32, _F64, _BOOL = np.int32, np.int64, np.float32, np.float64, np.bool_
+_HOST = {"name": _I32, "process": _I32, "thread": _I64, "start_ns": _I64, "duration_ns": _I64}
+_GPU = {
+    "name": _I32, "process": _I32, "device": _I32, "stream": _I64, "start_ns": _I64, "duration_ns": _I64,
+    "correlation": _I64,
+}  # fmt: skip
+KERNEL_COLUMNS = _GPU | {
+    "graph_node": _I64, "grid": _I32, "block": _I32, "registers": _I32, "shared_bytes": _I32,
+    "occupancy": _F32,
+}  # fmt: skip
+COPY_COLUMNS = _GPU | {"kind": _I32, "bytes": _I64, "pinned": _I32}
+LAUNCH_COLUMNS = _HOST | {"correlation": _I64}
+OPERATOR_COLUMNS = _HOST | {"shapes": _I32, "external_id": _I64, "source": _I32}
+FRAME_COLUMNS = _HOST
+ANNOTATION_COLUMNS = _HOST | {"ours": _BOOL}
+COUNTER_COLUMNS = {"name": _I32, "device": _I32, "at_ns": _I64, "value": _F64}
 
 
 class Interner(dict[str, int]):
@@ -32,12 +46,12 @@ class Interner(dict[str, int]):
 class TableParts:
     """One table while it grows: each part is a dict of equally long columns."""
 
-    dtypes: dict[str, Any]
+    dtypes: Mapping[str, Any]
     parts: list[dict[str, Column]] = field(default_factory=list)
 
     def add(self, **columns: Column) -> None:
-        """Append rows; every column of the table must be given."""
-        self.parts.append({name: np.asarray(columns[name], dtype) for name, dtype in self.dtypes.items()})
+        """Append rows; every column of the table must be given, of a type that ``build`` can cast."""
+        self.parts.append(columns)
 
     def __len__(self) -> int:
         first = next(iter(self.dtypes))
@@ -58,7 +72,7 @@ class TableParts:
         if not pieces:
             shape = (0, 3) if name in _TRIPLES else (0,)
             return np.empty(shape, dtype)
-        return np.concatenate(pieces)
+        return np.concatenate(pieces, dtype=dtype, casting="unsafe")
 
 
 _TRIPLES = frozenset({"grid", "block"})
@@ -87,4 +101,4 @@ def int_column(values: Sequence[int], dtype: type[np.signedinteger[Any]] = np.in
 
 def text_indices(names: Interner, values: Iterable[str]) -> NDArray[np.int32]:
     """The index of each text."""
-    return np.fromiter((names[value] for value in values), np.int32)
+    return np.array(list(map(names.__getitem__, values)), np.int32)

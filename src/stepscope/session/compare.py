@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.analyse.cohort import Cohort, Observation, observe, observe_trace, side_of
-from stepscope.analyse.compare import compare, unlike, withhold_verdicts
+from stepscope.analyse.compare import compare, fails_above, unlike, withhold_verdicts
 from stepscope.analyse.compare_kernels import compare_kernels
 from stepscope.analyse.compare_results import (
     COMPARE_SCHEMA_VERSION,
@@ -39,7 +39,11 @@ class LoadedRun:
 
 
 def compare_files(
-    base: Sequence[Path], news: Sequence[Sequence[Path]], *, anyway: bool = False, report_trace: TraceReports
+    base: Sequence[Path],
+    news: Sequence[Sequence[Path]],
+    *,
+    anyway: bool = False,
+    report_trace: TraceReports | None = None,
 ) -> CompareReport:
     """Compare every new side with the base; the paths of a side are repeated runs of one thing.
 
@@ -48,12 +52,13 @@ def compare_files(
         UsageError: the runs are unlike, and ``anyway`` was not given.
 
     """
-    left = [run for path in base for run in load_runs(path, report_trace)]
+    read_trace = report_trace or _report_trace
+    left = [run for path in base for run in load_runs(path, read_trace)]
     labels = _labels([list(base), *(list(paths) for paths in news)])
     base_cohort = _cohort(labels[0], left)
     comparisons = []
     for label, paths in zip(labels[1:], news, strict=True):
-        right = [run for path in paths for run in load_runs(path, report_trace)]
+        right = [run for path in paths for run in load_runs(path, read_trace)]
         result = _with_details(compare(base_cohort, _cohort(label, right)), left, right)
         comparisons.append(result if anyway else withhold_verdicts(result, side_of(base_cohort)))
     if not anyway:
@@ -61,6 +66,12 @@ def compare_files(
     return CompareReport(
         schema_version=COMPARE_SCHEMA_VERSION, base=side_of(base_cohort), comparisons=tuple(comparisons)
     )
+
+
+def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
+    """Why the new sides break ``limit`` (0.05: 5 % slower end to end); none where all keep it."""
+    reasons = (fails_above(comparison, limit) for comparison in report.comparisons)
+    return tuple(reason for reason in reasons if reason)
 
 
 def load_runs(path: Path, report_trace: TraceReports) -> tuple[LoadedRun, ...]:
@@ -144,6 +155,10 @@ def _refuse_unlike(comparisons: Sequence[Comparison]) -> None:
                 f"these runs are not alike ({'; '.join(reasons)}).",
                 remedy="Compare like with like, or give --anyway to see the numbers all the same.",
             )
+
+
+def _report_trace(path: Path) -> Sequence[RankReport]:
+    raise UnreadableInputError(f"{path} is a trace: traces cannot be compared yet.")
 
 
 def _labels(sides: Sequence[Sequence[Path]]) -> list[str]:

@@ -1,0 +1,107 @@
+"""A recording cut into pieces, each owned by one stage: the ground on which stages and steps are built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from stepscope.model.recording import CallKind, Edge, Moment, Recording
+from stepscope.model.run import Segment
+from stepscope.model.vocabulary import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The time between two neighbouring edges. ``calls``: edge indices of the open calls, outermost first."""
+
+    start: Moment
+    end: Moment
+    stage: str | None  # None: a pause or a transfer, which belong to no stage
+    calls: tuple[int, ...] = ()
+    inferred: bool = False  # lies between known calls
+
+    @property
+    def duration_ns(self) -> int:
+        """By the device where both ends have device times, else by the host."""
+        if self.start.device_ns is None or self.end.device_ns is None:
+            return self.end.host_ns - self.start.host_ns
+        return self.end.device_ns - self.start.device_ns
+
+
+def cut(recording: Recording) -> list[Piece]:
+    """Every nanosecond from start to end in exactly one piece, in order.
+
+    Nested time belongs to the innermost call that has a stage. A gap belongs to the stage of the next known
+    call; before the first to InputValidation, after the last to Postprocessing.
+    """
+    pieces: list[Piece] = []
+    open_calls: list[int] = []
+    gaps: list[int] = []  # pieces that wait for the next known call
+    known_before = False
+    here = recording.start
+    edges = recording.edges
+
+    def close(at: Moment) -> None:
+        if open_calls or at != here:
+            stage, inferred = _owner(edges, open_calls)
+            if inferred:
+                gaps.append(len(pieces))
+            pieces.append(Piece(here, at, stage, tuple(open_calls), inferred))
+
+    def give_gaps_to(stage: str) -> None:
+        for index in gaps:
+            pieces[index] = replace(pieces[index], stage=stage)
+        gaps.clear()
+
+    for index, edge in enumerate(edges):
+        at = _not_before(here, edge.at)
+        close(at)
+        if edge.entering:
+            open_calls.append(index)
+            if edge.stage is not None:
+                give_gaps_to(edge.stage if known_before else Stage.INPUT_VALIDATION.value)
+                known_before = True
+        else:
+            open_calls.pop()
+        here = at
+    close(_not_before(here, recording.end))
+    give_gaps_to(Stage.POSTPROCESSING.value if known_before else Stage.INPUT_VALIDATION.value)
+    return pieces
+
+
+def _owner(edges: Sequence[Edge], open_calls: Sequence[int]) -> tuple[str | None, bool]:
+    """The stage that owns time under these open calls, and whether it must be inferred."""
+    for index in reversed(open_calls):
+        edge = edges[index]
+        if edge.kind in (CallKind.PAUSE, CallKind.TRANSFER):
+            return None, False
+        if edge.stage is not None:
+            return edge.stage, False
+    return None, True
+
+
+def _not_before(here: Moment, at: Moment) -> Moment:
+    """``at``, or what is left of it after ``here``: marks of different streams may be out of order."""
+    device_ns = at.device_ns
+    if device_ns is not None and here.device_ns is not None:
+        device_ns = max(device_ns, here.device_ns)
+    return Moment(max(at.host_ns, here.host_ns), device_ns)
+
+
+def segments_of(pieces: Iterable[Piece]) -> tuple[Segment, ...]:
+    """Neighbouring pieces joined; a pause, a transfer or another stage between two begins a new segment."""
+    joined: list[tuple[Moment, Moment]] = []
+    for piece in pieces:
+        if joined and joined[-1][1] == piece.start:
+            joined[-1] = (joined[-1][0], piece.end)
+        else:
+            joined.append((piece.start, piece.end))
+    return tuple(
+        Segment(
+            host_start_ns=start.host_ns,
+            host_end_ns=end.host_ns,
+            device_start_ns=start.device_ns,
+            device_end_ns=end.device_ns,
+        )
+        for start, end in joined
+    )

@@ -1,0 +1,145 @@
+"""The live part: what runs inside the user's pipeline. It appends to a list and does nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.components import Known, Methods
+from stepscope.model.recording import CallKind, Move
+from stepscope.model.run import Pause
+
+PAUSE = Known(CallKind.PAUSE, "profiler", "")
+LOOP_KINDS = frozenset({CallKind.FORWARD, CallKind.CONDITIONER, CallKind.SCHEDULER_STEP})
+
+Event = tuple[Known, bool, Mark | None, Any]
+"""``(what, entering, mark, detail)``: the detail is the batch of a forward, or how a transfer was made."""
+
+
+class Watcher:
+    """Something that wants to act between known calls: the trace window, the memory readings."""
+
+    def before(self, kind: CallKind) -> None:
+        """Called before a known call of another kind than the last one is entered and marked."""
+
+
+class ActiveCall:
+    """One pipeline call while it runs. Only its own thread and context touch it."""
+
+    def __init__(self, clock: DeviceClock, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
+        self.clock = clock
+        self.events: list[Event] = []
+        self.watchers: list[Watcher] = []
+        self.pauses: list[Pause] = []
+        self.profiled: list[tuple[int, int]] = []
+        self.graph_replays = 0
+        self.graph_captures = 0
+        self.thread = threading.get_native_id()  # as traces and Nsight name threads
+        self.every_call = False  # watchers want each call, not only a change of kind
+        self._table = table
+        self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
+        self._last_kind: CallKind | None = None
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether any part of the pipeline takes scheduler steps."""
+        return bool(self._by_class)
+
+    def known(self, instance: Any, attribute: str) -> Known | None:
+        """What this method of this instance is to the observed pipeline; None: not one of its parts."""
+        methods = self._table.get(id(instance))
+        if methods is None:
+            methods = self._by_class.get(type(instance))
+            if methods is None:
+                return None
+        return methods.get(attribute)
+
+    def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
+        kind = known.kind
+        if self.watchers and (kind is not self._last_kind or self.every_call):
+            for watcher in self.watchers:
+                watcher.before(kind)
+        self._last_kind = kind
+        mark = self.clock.mark()
+        if mark is None:
+            return False
+        self.events.append((known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None))
+        return True
+
+    def leave(self, known: Known, detail: Move | None = None) -> None:
+        """Note that it ended, however it ended."""
+        self.events.append((known, False, self.clock.mark(), detail))
+
+    def pause(self, reason: str, work: Callable[[], None]) -> None:
+        """Do ``work`` (starting or stopping a profiler) outside every segment.
+
+        The device is drained first, so that nothing launched before runs while the profiler changes state;
+        that wait is the pipeline's own time and not part of the pause.
+        """
+        self.events.append((PAUSE, True, self.clock.mark(), None))
+        self.clock.synchronise()
+        begin = self.clock.now_ns()
+        try:
+            work()
+        finally:
+            self.pauses.append(Pause(reason=reason, host_start_ns=begin, host_end_ns=self.clock.now_ns()))
+            self.events.append((PAUSE, False, self.clock.mark(), None))
+
+
+def batch_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """First dimension of the first tensor (or length of the first list of tensors) a denoiser was given."""
+    for value in (*args[:1], *kwargs.values()):
+        shape = getattr(value, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if len(shape) else 1
+        if isinstance(value, (list, tuple)) and value and hasattr(value[0], "shape"):
+            return len(value)
+    return None
+
+
+ACTIVE: ContextVar[ActiveCall | None] = ContextVar("stepscope_active_call", default=None)
+"""The observed call that this thread and context are in. Two sessions in two threads never see each other."""
+
+
+def make_wrapper(original: Callable[..., Any], attribute: str) -> Callable[..., Any]:
+    """The function that stands in a class for ``original``: notes the call if it is a known one."""
+    import torch
+
+    is_compiling = torch.compiler.is_compiling
+
+    def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():  # constant for torch.compile: it sees the original only, no break and no guard
+            return original(self, *args, **kwargs)
+        call = ACTIVE.get()
+        if call is None:
+            return original(self, *args, **kwargs)
+        known = call.known(self, attribute)
+        if known is None or not call.enter(known, args, kwargs):
+            return original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            call.leave(known)
+
+    return observed
+
+
+def make_instance_wrapper(instance: Any) -> Callable[[Callable[..., Any], str], Callable[..., Any]]:
+    """As ``make_wrapper``, for an attribute that somebody set on the instance: it is called without self."""
+
+    def make(original: Callable[..., Any], attribute: str) -> Callable[..., Any]:
+        def unbound(_self: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs)
+
+        observed = make_wrapper(unbound, attribute)
+
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            return observed(instance, *args, **kwargs)
+
+        return bound
+
+    return make

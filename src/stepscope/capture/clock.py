@@ -1,0 +1,141 @@
+"""The device clock: where durations come from.
+
+A mark is taken inside the user's loop and must cost next to nothing, so it is a bare tuple; device events
+behind it are resolved after the run, in one go, without a synchronisation in between (design, rule 1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from stepscope.model.run import Clock
+from stepscope.model.vocabulary import ClockKind
+
+Mark = tuple[int, Any]
+"""``(perf_counter_ns, device event or None)``."""
+
+NS_PER_MS = 1_000_000
+
+
+class DeviceClock(Protocol):
+    """Takes marks and tells the device time between them."""
+
+    description: Clock
+    device: str | None
+
+    def now_ns(self) -> int:
+        """The host's own reading (``time.perf_counter_ns``)."""
+        ...
+
+    def mark(self, stream: Any = None) -> Mark | None:
+        """Mark this moment in ``stream`` (the current one by default); None while a graph is captured."""
+        ...
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int | None]:
+        """Device nanoseconds of each mark since the first, after ``synchronise``; None: no device time."""
+        ...
+
+    def release(self, marks: Iterable[Mark]) -> None:
+        """Give the marks' events back for reuse."""
+        ...
+
+    def synchronise(self) -> None:
+        """Wait until the device has done all it was given."""
+        ...
+
+
+class HostClock:
+    """The host's clock, right where the host does the work: CPU runs."""
+
+    def __init__(self, description: Clock | None = None) -> None:
+        self.device: str | None = None
+        self.description = description or Clock(
+            kind=ClockKind.HOST, self_test="not needed: the host does the work"
+        )
+        self.now_ns = time.perf_counter_ns
+
+    def mark(self, stream: Any = None) -> Mark | None:  # noqa: ARG002  one signature for all clocks
+        return (self.now_ns(), None)
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int | None]:
+        return [None] * len(marks)
+
+    def release(self, marks: Iterable[Mark]) -> None:
+        """Nothing is held."""
+
+    def synchronise(self) -> None:
+        """The host is never ahead of itself."""
+
+
+class EventBackend(Protocol):
+    """What one kind of device needs to record events. Implementations are in ``capture.devices``."""
+
+    device: str
+
+    def new_event(self) -> Any: ...
+
+    def record(self, event: Any, stream: Any) -> None: ...
+
+    def capturing(self) -> bool: ...
+
+    def synchronise(self) -> None: ...
+
+
+class SynchronisedHostClock(HostClock):
+    """For devices whose events cannot be trusted: wait for the device, then read the host's clock."""
+
+    def __init__(self, backend: EventBackend, reason: str) -> None:
+        super().__init__(Clock(kind=ClockKind.SYNCHRONISED_HOST, self_test=reason, trusted=False))
+        self.device = backend.device
+        self._backend = backend
+
+    def mark(self, stream: Any = None) -> Mark | None:  # noqa: ARG002
+        if self._backend.capturing():
+            return None
+        self._backend.synchronise()
+        return (self.now_ns(), None)
+
+    def synchronise(self) -> None:
+        self._backend.synchronise()
+
+
+class EventClock:
+    """Device events, recorded in the stream that is current at each mark."""
+
+    def __init__(self, backend: EventBackend, self_test: str) -> None:
+        self.description = Clock(kind=ClockKind.DEVICE_EVENTS, self_test=self_test)
+        self.device: str | None = backend.device
+        self.now_ns = time.perf_counter_ns
+        self._backend = backend
+        self._free: list[Any] = []
+
+    def mark(self, stream: Any = None) -> Mark | None:
+        backend = self._backend
+        if backend.capturing():
+            return None
+        event = self._free.pop() if self._free else backend.new_event()
+        backend.record(event, stream)
+        return (self.now_ns(), event)
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int | None]:
+        """Sum the elapsed times of neighbouring events in float64: each is a float32 of milliseconds."""
+        resolved: list[int | None] = []
+        elapsed_ms = 0.0
+        previous = None
+        for _, event in marks:
+            if event is None:
+                resolved.append(None)
+                continue
+            if previous is not None:
+                elapsed_ms += previous.elapsed_time(event)
+            previous = event
+            resolved.append(round(elapsed_ms * NS_PER_MS))
+        return resolved
+
+    def release(self, marks: Iterable[Mark]) -> None:
+        self._free.extend(event for _, event in marks if event is not None)
+
+    def synchronise(self) -> None:
+        self._backend.synchronise()

@@ -1,0 +1,193 @@
+"""What each object of a pipeline is, told from its type and interfaces, never from the pipeline's name."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.model.recording import CallKind
+
+TIME_PARAMETERS = frozenset({"timestep", "timesteps", "t", "sigma", "timestep_ratio", "r", "noise_level"})
+"""A module whose forward takes one of these predicts noise: it is a denoiser, or conditions one."""
+
+CONDITION_PARAMETERS = frozenset({"controlnet_cond", "control_cond", "controlnet_conditioning_scale"})
+CONDITION_CLASS = re.compile(r"ControlNet|Adapter|MultiControlNet")
+PICTURE_INPUTS = frozenset({"pixel_values", "pixel_values_videos", "image", "images", "x", "sample"})
+DENOISER_ROLE = re.compile(r"^(unet|transformer|prior|decoder|dit|denoiser)(_\d+)?$")
+
+PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
+    (re.compile(pattern), kind)
+    for pattern, kind in (
+        (r"check_(inputs?|image)$", CallKind.VALIDATION),
+        (r"_?run_safety_checker$|numpy_to_pil$", CallKind.POSTPROCESSING),
+        (r"_?decode_(latents|audio|prediction)$", CallKind.DECODING),
+        (r"get_timesteps$", CallKind.TIMESTEPS),
+        (r"_?encode_(vae_image|vae_video)$|prepare_mask_latents$", CallKind.VAE_ENCODING),
+        (r"prepare_(ip_adapter_)?image_embeds$|prepare_ip_adapter_image_embeds$", CallKind.IMAGE_ENCODING),
+        (r"_?encode_(image|video|clip_image)$|_get_image_embeds$", CallKind.IMAGE_ENCODING),
+        (r"_?(encode|enhance)_(prompt|text|audio_prompt|duration)", CallKind.TEXT_ENCODING),
+        (r"_?get_\w*prompt_embeds$|_get_glm_embeds$", CallKind.TEXT_ENCODING),
+        (r"_?prepare_(\w+_)?(latents?|image|images)(_and_mask)?$", CallKind.LATENTS),
+        (r"_?pre_?process(_\w+)?$", CallKind.VAE_ENCODING),
+    )
+)
+"""Methods that diffusers pipelines share by convention (counted over the 213 classes of 0.42.1)."""
+
+PROCESSOR_METHODS = {
+    "preprocess": CallKind.VAE_ENCODING,
+    "preprocess_video": CallKind.VAE_ENCODING,
+    "postprocess": CallKind.POSTPROCESSING,
+    "postprocess_video": CallKind.POSTPROCESSING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A method worth watching, of one object."""
+
+    kind: CallKind
+    component: str
+    method: str  # as spans name it; ``__call__`` of a module is its ``forward``
+    solver_order: int = 1
+    stage: str | None = None  # CUSTOM: named by the user
+
+
+Methods = dict[str, Known]
+
+
+def methods_of_pipeline(pipeline: Any, name: str) -> Methods:
+    """The watched methods of a pipeline's own class, by attribute name."""
+    found: Methods = {}
+    for attribute in dir(type(pipeline)):
+        kind = next((kind for pattern, kind in PIPELINE_METHODS if pattern.match(attribute)), None)
+        if kind is not None and inspect.isfunction(inspect.getattr_static(type(pipeline), attribute)):
+            found[attribute] = Known(kind, name, attribute)
+    return found
+
+
+def methods_of(component: Any, role: str) -> Methods:
+    """The watched methods of one component; empty for what is neither of a known type nor interface."""
+    if _is_module(component):
+        return _methods_of_module(component, role)
+    if callable(getattr(component, "step", None)) and hasattr(component, "set_timesteps"):
+        return _methods_of_scheduler(component, role)
+    if callable(getattr(component, "postprocess", None)) and callable(getattr(component, "preprocess", None)):
+        return {
+            method: Known(kind, role, method)
+            for method, kind in PROCESSOR_METHODS.items()
+            if callable(getattr(component, method, None))
+        }
+    return {}
+
+
+def _is_module(component: Any) -> bool:
+    import torch
+
+    return isinstance(component, torch.nn.Module)
+
+
+def _methods_of_scheduler(scheduler: Any, role: str) -> Methods:
+    order = getattr(scheduler, "order", 1)
+    order = order if isinstance(order, int) else 1
+    methods = {
+        "step": Known(CallKind.SCHEDULER_STEP, role, "step", order),
+        "set_timesteps": Known(CallKind.TIMESTEPS, role, "set_timesteps"),
+    }
+    if callable(getattr(scheduler, "step_pred", None)):  # score-based SDE: predictor and corrector
+        methods["step_pred"] = Known(CallKind.SCHEDULER_STEP, role, "step_pred", order)
+    return methods
+
+
+def _methods_of_module(module: Any, role: str) -> Methods:
+    plain = getattr(module, "_orig_mod", module)  # torch.compile(module) wraps; its type is the wrapper's
+    if _is_autoencoder(plain):
+        return {
+            "decode": Known(CallKind.DECODING, role, "decode"),
+            "encode": Known(CallKind.VAE_ENCODING, role, "encode"),
+        }
+    kind = module_kind(plain, role)
+    methods = {"__call__": Known(kind, role, "forward")}
+    if _is_transformers_model(plain):
+        for method in ("generate", "get_text_features", "get_image_features"):
+            if callable(getattr(plain, method, None)):
+                methods[method] = Known(kind, role, method)
+    return methods
+
+
+def module_kind(module: Any, role: str) -> CallKind:
+    """What calling this module does."""
+    parameters = _forward_parameters(module)
+    if _is_transformers_model(module):
+        return _transformers_kind(module, role, parameters)
+    if CONDITION_CLASS.search(type(module).__name__) or parameters & CONDITION_PARAMETERS:
+        # Without a time input it runs once, before the loop (T2I-Adapter): it encodes an image.
+        timed = bool(parameters & TIME_PARAMETERS)
+        return CallKind.CONDITIONER if timed else CallKind.IMAGE_ENCODING
+    if parameters & TIME_PARAMETERS or DENOISER_ROLE.match(role):
+        return CallKind.FORWARD
+    if "vocoder" in role:
+        return CallKind.DECODING
+    if "safety" in role or "watermark" in role:
+        return CallKind.POSTPROCESSING
+    return CallKind.IMAGE_ENCODING if parameters & PICTURE_INPUTS else CallKind.TEXT_ENCODING
+
+
+def _transformers_kind(module: Any, role: str, parameters: frozenset[str]) -> CallKind:
+    main = getattr(module, "main_input_name", "")
+    if "safety" in role or main == "clip_input":
+        return CallKind.POSTPROCESSING
+    if main == "spectrogram" or "vocoder" in role:
+        return CallKind.DECODING
+    if DENOISER_ROLE.match(role):
+        return CallKind.FORWARD
+    if main == "pixel_values" and "input_ids" not in parameters:
+        return CallKind.IMAGE_ENCODING
+    return CallKind.TEXT_ENCODING
+
+
+def _is_transformers_model(module: Any) -> bool:
+    return any(base.__name__ == "PreTrainedModel" for base in type(module).__mro__)
+
+
+def _is_autoencoder(module: Any) -> bool:
+    return (
+        callable(getattr(module, "decode", None))
+        and callable(getattr(module, "encode", None) or getattr(module, "decode", None))
+        and not _is_transformers_model(module)
+    )
+
+
+def _forward_parameters(module: Any) -> frozenset[str]:
+    try:
+        # The class's: accelerate and step caches put other functions at the instance.
+        return frozenset(inspect.signature(type(module).forward).parameters)
+    except (TypeError, ValueError, AttributeError):
+        return frozenset()
+
+
+def components_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
+    """``(name, object)`` of everything a pipeline holds, nested pipelines last and under their own name.
+
+    Attributes are read, not ``pipeline.components``: a scheduler may be a plain attribute, and the property
+    raises for some pipelines.
+    """
+    nested = []
+    for name, value in list(vars(pipeline).items()):
+        if is_pipeline(value):
+            nested.append((name, value))
+        elif isinstance(value, (list, tuple)):
+            yield from ((f"{name}.{index}", item) for index, item in enumerate(value))
+        else:
+            yield name, value
+    for name, value in nested:
+        yield name, value
+        yield from ((f"{name}.{inner}", item) for inner, item in components_of(value))
+
+
+def is_pipeline(value: Any) -> bool:
+    """Whether this is a diffusers pipeline, classic or modular."""
+    names = {base.__name__ for base in type(value).__mro__}
+    return bool(names & {"DiffusionPipeline", "ModularPipeline"})

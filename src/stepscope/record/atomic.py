@@ -1,0 +1,107 @@
+"""Files that appear whole or not at all: written beside their place under a temporary name, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stepscope.model.errors import RunFailedError
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; it takes the name when the block ends without an exception.
+
+    Parents are created. On any exception the temporary file is removed and what stood at ``path`` stays.
+
+    Raises:
+        RunFailedError: the directory cannot be created or written, or the disk is full.
+
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        _remove(temporary)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write ``content`` as the whole of ``path``. Raises RunFailedError as ``atomic_path`` does."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def keep_existing(path: Path) -> Path | None:
+    """Rename what stands at ``path`` to the first free numbered name; None where nothing stands there.
+
+    A dump keeps the name a user gave it, and the dump of an earlier run is kept too.
+
+    Raises:
+        RunFailedError: the file cannot be renamed.
+
+    """
+    if not path.exists():
+        return None
+    kept = free_path(path.with_name(f"{path.stem}.previous{path.suffix}"))
+    try:
+        path.rename(kept)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return kept
+
+
+def free_path(path: Path) -> Path:
+    """``path``, or the first of ``name-1.ext``, ``name-2.ext``, ... that does not exist yet."""
+    candidate, number = path, 0
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate
+
+
+def check_writable(directory: Path) -> None:
+    """Fail before the work rather than after it: create ``directory`` and a file in it.
+
+    Raises:
+        RunFailedError: the directory cannot be created or written, or the disk is full.
+
+    """
+    probe = directory / f".stepscope-{os.getpid()}.tmp"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"\0" * 4096)
+    except OSError as error:
+        raise cannot_write(directory, error) from error
+    finally:
+        _remove(probe)
+
+
+def _remove(path: Path) -> None:
+    """Remove ``path`` if it is there; a parent that is no directory means that it is not."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def cannot_write(path: Path, error: OSError) -> RunFailedError:
+    """The error for a file that could not be written, with what to do about it."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            remedy = "The disk is full: free some space or choose another directory."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            remedy = "The directory is not writable: choose another one."
+        case errno.ENOTDIR | errno.EEXIST:
+            remedy = "Part of that path is a file: choose another directory."
+        case errno.ENAMETOOLONG:
+            remedy = "The name is too long for this file system: choose a shorter one."
+        case _:
+            remedy = "Choose another place."
+    return RunFailedError(f"cannot write {path}: {error.strerror or error}.", remedy=remedy)

@@ -1,0 +1,172 @@
+"""What is done to a loaded pipeline before it runs: LoRA, attention, VAE memory, placement, compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.model.errors import UsageError
+from stepscope.workload.request import CompileKind, LoadRequest, Offload, OffloadKind
+
+if TYPE_CHECKING:
+    import torch
+
+ATTENTION_SPELLINGS = {
+    "fa": "flash",
+    "fa2": "flash",
+    "fa3": "_flash_3",
+    "torch_sdpa": "native",
+    "sdpa": "native",
+    "sage_attn": "sage",
+    "cudnn": "_native_cudnn",
+}
+"""SGLang's names of attention backends to diffusers'."""
+
+DENOISER_NAMES = ("transformer", "transformer_2", "unet", "unconditional_unet", "prior", "decoder")
+"""Component names that diffusers gives to denoisers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What was done, as text."""
+
+    offload: str
+    compile: str
+    attention_backend: str
+    lora: str | None
+    notes: tuple[str, ...]
+
+
+def apply(pipeline: Any, request: LoadRequest, device: torch.device) -> Applied:
+    """Do what ``request`` asks to ``pipeline``, in the one order that works.
+
+    LoRA layers are added before anything is moved, attention is chosen before it is compiled, and compiling
+    comes last so that offload hooks stay outside the compiled code.
+
+    Raises:
+        UsageError: the pipeline has no such thing, or it cannot be had on this machine.
+
+    """
+    lora = _add_lora(pipeline, request.lora_path, request.lora_scale) if request.lora_path else None
+    attention = _set_attention(pipeline, request.attention_backend)
+    notes = _save_vae_memory(pipeline, tiling=request.vae_tiling, slicing=request.vae_slicing)
+    offload = _place(pipeline, request.offload, device)
+    compiled = _compile(pipeline, request.compile)
+    return Applied(offload=offload, compile=compiled, attention_backend=attention, lora=lora, notes=notes)
+
+
+def denoisers(pipeline: Any) -> dict[str, Any]:
+    """The pipeline's denoisers by component name."""
+    present = ((name, pipeline.components.get(name)) for name in DENOISER_NAMES)
+    return {name: module for name, module in present if module is not None}
+
+
+def _add_lora(pipeline: Any, path: str, scale: float) -> str:
+    if not hasattr(pipeline, "load_lora_weights"):
+        raise UsageError(f"{_name(pipeline)} cannot take a LoRA.", remedy="Leave out --lora-path.")
+    if path.startswith((".", "/", "~")) and not Path(path).expanduser().exists():
+        raise UsageError(f"There is no LoRA at {path}.", remedy="Check --lora-path.")
+    try:
+        pipeline.load_lora_weights(
+            str(Path(path).expanduser()) if path.startswith("~") else path, adapter_name="lora"
+        )
+        pipeline.set_adapters(["lora"], adapter_weights=[scale])
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise UsageError(
+            f"The LoRA {path} cannot be applied to {_name(pipeline)}: {_first_line(error)}",
+            remedy="Check that it was made for this model.",
+        ) from error
+    return f"{path} x {scale:g}"
+
+
+def _set_attention(pipeline: Any, asked: str | None) -> str:
+    if asked is None:
+        return "default"
+    backend = ATTENTION_SPELLINGS.get(asked.lower(), asked.lower())
+    for module in denoisers(pipeline).values():
+        if not hasattr(module, "set_attention_backend"):
+            raise UsageError(
+                f"{type(module).__name__} lets no attention backend be chosen.",
+                remedy="Leave out --attention-backend.",
+            )
+        try:
+            module.set_attention_backend(backend)
+        except (ValueError, RuntimeError, ImportError, NotImplementedError) as error:
+            raise UsageError(
+                f"--attention-backend {asked} cannot be used here: {_first_line(error)}",
+                remedy="torch_sdpa works everywhere.",
+            ) from error
+    return backend
+
+
+def _save_vae_memory(pipeline: Any, *, tiling: bool, slicing: bool) -> tuple[str, ...]:
+    vae = pipeline.components.get("vae")
+    notes = []
+    for wanted, word in ((tiling, "tiling"), (slicing, "slicing")):
+        if not wanted:
+            continue
+        if not hasattr(vae, f"enable_{word}"):
+            raise UsageError(
+                f"The VAE of {_name(pipeline)} ({type(vae).__name__}) knows no {word}.",
+                remedy=f"Leave out --vae-{word}.",
+            )
+        getattr(vae, f"enable_{word}")()
+        notes.append(f"VAE {word} on")
+    return tuple(notes)
+
+
+def _place(pipeline: Any, offload: Offload, device: torch.device) -> str:
+    """Move the pipeline to the device, or install the offloading that will."""
+    if offload.kind is OffloadKind.NONE:
+        pipeline.to(device)
+        return "none"
+    if device.type == "cpu":
+        raise UsageError(
+            "CPU offload on a CPU: there is no accelerator to offload from.",
+            remedy="Leave out the offload flags.",
+        )
+    if offload.kind is OffloadKind.MODEL:
+        pipeline.enable_model_cpu_offload(device=device)
+        return "model"
+    if offload.kind is OffloadKind.SEQUENTIAL:
+        pipeline.enable_sequential_cpu_offload(device=device)
+        return "sequential"
+    return _offload_groups(pipeline, offload, device)
+
+
+def _offload_groups(pipeline: Any, offload: Offload, device: torch.device) -> str:
+    by_block = offload.kind is OffloadKind.BLOCK
+    pipeline.enable_group_offload(
+        onload_device=device,
+        offload_type="block_level" if by_block else "leaf_level",
+        num_blocks_per_group=offload.blocks_per_group if by_block else None,
+        use_stream=offload.pin,
+        non_blocking=offload.pin,
+    )
+    groups = f" x {offload.blocks_per_group}" if by_block else ""
+    return f"{offload.kind}{groups}, {'pinned, prefetched' if offload.pin else 'pageable'}"
+
+
+def _compile(pipeline: Any, kind: CompileKind) -> str:
+    if kind is CompileKind.NONE:
+        return "none"
+    for name, module in denoisers(pipeline).items():
+        if kind is CompileKind.WHOLE:
+            module.compile()
+        elif getattr(module, "_repeated_blocks", None):
+            module.compile_repeated_blocks()
+        else:
+            raise UsageError(
+                f"{type(module).__name__} ({name}) names no repeated blocks to compile.",
+                remedy="Compile it whole.",
+            )
+    return str(kind)
+
+
+def _name(pipeline: Any) -> str:
+    return type(pipeline).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

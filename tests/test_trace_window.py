@@ -1,0 +1,154 @@
+"""The trace window: the right steps are recorded, whatever was asked and however many there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pipelines
+from stepscope.session.observe import ObservedCall, TraceRequest
+from test_observe import observe
+
+
+@pytest.fixture(scope="module")
+def flux() -> Any:
+    return pipelines.flux()
+
+
+def trace(pipeline: Any, steps: int, asked: int, folder: Path, **request: Any) -> ObservedCall:
+    wanted = TraceRequest(steps=asked, scratch_dir=folder, **request)
+    return observe(pipeline, lambda: pipelines.flux_call(pipeline, steps), trace=wanted)
+
+
+def events_of(observed: ObservedCall) -> list[dict[str, Any]]:
+    assert observed.raw_trace is not None
+    return json.loads(observed.raw_trace.path.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked", "held"),
+    [
+        (12, 5, range(1, 6)),
+        (12, 1, range(1, 2)),
+        (12, 12, range(1, 12)),
+        (12, -1, range(12)),
+        (12, 50, range(1, 12)),
+        (12, 11, range(1, 12)),
+        (4, 5, range(1, 4)),
+        (2, 5, range(1, 2)),
+        (1, 5, range(1)),
+        (1, -1, range(1)),
+    ],
+)
+def test_the_window_is_exact(flux: Any, tmp_path: Path, steps: int, asked: int, held: range) -> None:
+    """Steps 1 to N; fewer where there are fewer; step 0 where it is alone; all for -1."""
+    observed = trace(flux, steps, asked, tmp_path, with_stack=False, record_shapes=False)
+
+    assert observed.error is None
+    assert len(observed.run.steps) == steps
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == tuple(held)
+    recorded = [step.index for step in observed.run.steps if step.traced]
+    last = steps - 1 if asked == -1 else min(asked, steps - 1)
+    assert recorded == list(range(last + 1))
+    assert [step.index for step in observed.run.steps if step.profiler_warmup] == [0]
+    assert [pause.reason for pause in observed.run.pauses] == ["profiler start", "profiler stop"]
+    assert observed.run.outside[0].name == "TraceExport"
+
+
+def test_the_export_holds_the_operators_of_the_wanted_steps(flux: Any, tmp_path: Path) -> None:
+    """As many scheduler-sized pieces as steps were recorded, with shapes and Python frames."""
+    one = events_of(trace(flux, 6, 1, tmp_path))
+    three = events_of(trace(flux, 6, 3, tmp_path))
+
+    def count(events: list[dict[str, Any]]) -> int:
+        return sum(event["name"] == "aten::scaled_dot_product_attention" for event in events)
+
+    assert count(three) == 2 * count(one) > 0  # steps 0 to 3 against steps 0 and 1
+    assert any(event.get("cat") == "python_function" for event in three)
+    assert any("Input Dims" in event.get("args", {}) for event in three)
+
+
+def test_anchors_tie_the_trace_to_the_host_clock(flux: Any, tmp_path: Path) -> None:
+    """All stepscope_anchor events lie at one offset from their readings, to well under a millisecond."""
+    observed = trace(flux, 3, 2, tmp_path)
+    starts = sorted(e["ts"] * 1e3 for e in events_of(observed) if e["name"] == "stepscope_anchor")
+    assert observed.raw_trace is not None
+    anchors = observed.raw_trace.anchors
+
+    assert len(starts) == len(anchors) == 6
+    offsets = [start - before for start, (before, _) in zip(starts, anchors, strict=True)]
+    widths = [after - before for before, after in anchors]
+    assert max(offsets) - min(offsets) < max(widths) + 1_000_000  # a wrong pairing is off by whole steps
+
+
+def test_the_pause_is_in_no_stage_step_or_total(flux: Any, tmp_path: Path) -> None:
+    """Stages sum to the total without the pauses, which the first and last steps' spans leave out."""
+    run = trace(flux, 4, 2, tmp_path).run
+
+    assert run.total_ns is not None
+    stages = sum(stage.span.duration_ns for stage in run.stages)
+    assert 0 <= run.total_ns - stages < 0.02 * run.total_ns
+    assert run.ends is not None
+    wall = run.ends.device_done_ns - run.ends.start_ns
+    assert wall == run.total_ns + sum(pause.duration_ns for pause in run.pauses)
+    cut = {step.index for step in run.steps if len(step.span.segments) > 1}
+    assert cut == {0, 3}
+
+
+def test_all_stages_are_recorded_when_asked(flux: Any, tmp_path: Path) -> None:
+    """Text encoding and decoding are in the trace; the profiler starts and stops outside the call."""
+    observed = trace(flux, 2, 5, tmp_path, all_stages=True, with_stack=False)
+    names = {event["name"] for event in events_of(observed)}
+
+    assert {"aten::embedding", "aten::convolution"} <= names
+    assert observed.run.pauses == ()
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (0, 1)
+
+
+def test_decoding_is_not_recorded_when_steps_run_out(flux: Any, tmp_path: Path) -> None:
+    """A few-step model asked for more steps than it has does not decode under the profiler."""
+    names = {event["name"] for event in events_of(trace(flux, 2, 50, tmp_path))}
+
+    assert "aten::convolution" not in names
+
+
+def test_the_picture_is_the_same_under_the_profiler(flux: Any, tmp_path: Path) -> None:
+    """Tracing changes no bit of the output."""
+    assert np.array_equal(pipelines.flux_call(flux, 3), trace(flux, 3, 2, tmp_path).result)
+
+
+def test_a_second_profiler_is_not_started(flux: Any, tmp_path: Path) -> None:
+    """Where the user's own profiler records, there is a warning instead of a trace, and theirs goes on."""
+    import torch
+
+    with torch.profiler.profile() as theirs:
+        observed = trace(flux, 2, 1, tmp_path)
+
+    assert observed.raw_trace is None
+    assert "another torch.profiler is already recording" in observed.run.warnings[0]
+    assert theirs.events()
+
+
+def test_denoisers_without_a_scheduler_are_counted_by_forwards(tmp_path: Path) -> None:
+    """Where nothing steps, the window counts forwards, and the run says so."""
+    import torch
+
+    pipeline = pipelines.toy(scheduler=None)
+
+    def call() -> None:
+        for index in range(6):
+            pipeline.transformer(torch.ones(2, 4), index)
+        pipeline.vae.decode(torch.ones(2, 4))
+
+    observed = observe(pipeline, call, trace=TraceRequest(steps=2, scratch_dir=tmp_path))
+
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (1, 2)
+    assert len(observed.run.steps) == 6
+    assert "each denoiser forward is counted as a step" in observed.run.warnings[0]
