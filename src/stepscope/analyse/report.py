@@ -26,7 +26,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
 from stepscope.analyse.step_view import step_rows
-from stepscope.analyse.trace_trust import trust_reasons, warning_text
+from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
 from stepscope.analyse.transfers import transfer_rows
 from stepscope.model.trace import Trace
 
@@ -40,6 +40,8 @@ class AnalysedTrace:
     rank: RankReport
     untrusted: tuple[str, ...]
     warnings: tuple[str, ...]
+    incomplete: tuple[str, ...] = ()  # why part of the recording is missing
+    has_host_events: bool = True
 
 
 def analyse_trace(trace: Trace) -> AnalysedTrace:
@@ -74,6 +76,8 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         rank=replace(rank, findings=rank_findings(found, rank)),
         untrusted=trust_reasons(trace, found.work, found.linking),
         warnings=_warnings(found),
+        incomplete=incomplete_reasons(trace, found.work),
+        has_host_events=len(trace.operators.start_ns) + len(trace.annotations.start_ns) > 0,
     )
 
 

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from stepscope import __version__
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.report import ReportCommand
+from stepscope.cli.schema import SchemaCommand
 from stepscope.model.errors import StepscopeError
 
-COMMANDS: tuple[Command, ...] = (CompareCommand(),)
+COMMANDS: tuple[Command, ...] = (ReportCommand(), CompareCommand(), SchemaCommand())
 
 
 def build_parser() -> argparse.ArgumentParser:
