@@ -7,8 +7,9 @@ import shlex
 
 import numpy as np
 
+from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.attribute import Attribution, source_of
-from stepscope.analyse.gpu_work import CATEGORIES, GpuWork
+from stepscope.analyse.gpu_work import CATEGORIES
 from stepscope.analyse.grouping import Groups, group_by, heaviest_of
 from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import CategoryRow, KernelRow
@@ -21,20 +22,19 @@ WITH_COMMAND = 10
 """Kernels that get a ready ncu command: the heaviest ones are those of interest."""
 
 
-def kernel_rows(
-    trace: Trace, work: GpuWork, attribution: Attribution, marks: Marks, duration_ns: I64, busy_ns: int
-) -> tuple[KernelRow, ...]:
-    """All kernels by name, heaviest first. ``duration_ns`` is clipped; shares are of GPU busy time."""
+def kernel_rows(found: Analysis) -> tuple[KernelRow, ...]:
+    """All kernels by name, heaviest first. Durations are clipped; shares are of GPU busy time."""
+    trace, work, attribution, busy_ns = found.trace, found.work, found.attribution, found.busy_ns
     count = work.kernel_count
     if not count:
         return ()
-    kernels, spent = trace.kernels, duration_ns[:count]
+    kernels, spent = trace.kernels, found.duration_ns[:count]
     groups = group_by((kernels.name,))
     totals = groups.total(spent)
     typical = heaviest_of(groups, _shape_keys(trace), np.ones(count, np.int64))
     sourced = heaviest_of(groups, attribution.source[:count].astype(np.int64), spent + 1)
     operated = heaviest_of(groups, _operator_names(trace, attribution, count), spent + 1)
-    stages = _stages_of(marks, attribution, groups, count)
+    stages = _stages_of(found.marks, attribution, groups, count)
     rows = []
     for position, index in enumerate(np.argsort(-totals, kind="stable")):
         row, source_row = int(typical[index]), int(sourced[index])
@@ -61,11 +61,12 @@ def kernel_rows(
     return tuple(rows)
 
 
-def category_rows(work: GpuWork, duration_ns: I64, busy_ns: int) -> tuple[CategoryRow, ...]:
+def category_rows(found: Analysis) -> tuple[CategoryRow, ...]:
     """Kernel time by category, and copies and fills as ``memory``; largest first, empty ones left out."""
+    work, busy_ns = found.work, found.busy_ns
     memory = CATEGORIES.index(KernelCategory.MEMORY)
     category = np.where(work.category >= 0, work.category, memory)
-    totals = np.bincount(category, weights=duration_ns, minlength=len(CATEGORIES))
+    totals = np.bincount(category, weights=found.duration_ns, minlength=len(CATEGORIES))
     counts = np.bincount(category, minlength=len(CATEGORIES))
     rows = [
         CategoryRow(
@@ -112,9 +113,7 @@ def _operator_names(trace: Trace, attribution: Attribution, count: int) -> I64:
     return np.where(operator != NONE, trace.operators.name[np.maximum(operator, 0)], NONE).astype(np.int64)
 
 
-def _stages_of(
-    marks: Marks, attribution: Attribution, groups: Groups, count: int
-) -> list[tuple[str, ...]]:
+def _stages_of(marks: Marks, attribution: Attribution, groups: Groups, count: int) -> list[tuple[str, ...]]:
     """The names of the stages that launched each group, in the order of the run."""
     stage = attribution.stage[:count].astype(np.int64)
     pairs = group_by((groups.of, stage))

@@ -26,11 +26,11 @@ from stepscope.analyse.results import (
 )
 from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
 from stepscope.analyse.step_view import step_rows
-from stepscope.analyse.trace_trust import trust_reasons, warning_text
+from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
 from stepscope.analyse.transfers import transfer_rows
 from stepscope.model.trace import Trace
 
-_REQUEST = re.compile(r"^(?P<id>.+?)-(?:-?\d+_steps|full_stages)-global-rank\d+")
+_REQUEST = re.compile(r"^(?P<id>.+?)(?:[-_](?:-?\d+_steps|full_stages))?(?:[-_]global)?[-_]rank[-_]?\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,8 @@ class AnalysedTrace:
     rank: RankReport
     untrusted: tuple[str, ...]
     warnings: tuple[str, ...]
+    incomplete: tuple[str, ...] = ()  # why part of the recording is missing
+    has_host_events: bool = True
 
 
 def analyse_trace(trace: Trace) -> AnalysedTrace:
@@ -56,11 +58,9 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         gpu=gpu_summary(found),
         stages=stages,
         steps=steps,
-        categories=category_rows(found.work, found.duration_ns, found.busy_ns),
-        transfers=transfer_rows(trace, found.work, found.attribution, found.marks, found.exposed_copy_ns),
-        kernels=kernel_rows(
-            trace, found.work, found.attribution, found.marks, found.duration_ns, found.busy_ns
-        ),
+        categories=category_rows(found),
+        transfers=transfer_rows(found),
+        kernels=kernel_rows(found),
         engaged=EngagedView(attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0),
         attributed_share=_attributed_share(found),
         outside_kernel_count=int(
@@ -76,6 +76,8 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         rank=replace(rank, findings=rank_findings(found, rank)),
         untrusted=trust_reasons(trace, found.work, found.linking),
         warnings=_warnings(found),
+        incomplete=incomplete_reasons(trace, found.work),
+        has_host_events=len(trace.operators.start_ns) + len(trace.annotations.start_ns) > 0,
     )
 
 
@@ -131,7 +133,8 @@ def _dominant(stages: Sequence[StageRow]) -> str | None:
 
 def _warnings(found: Analysis) -> tuple[str, ...]:
     """What could not be measured or was mended, in words."""
-    remarks = [warning_text(warning) for warning in found.trace.warnings]
+    # Overlaps are counted here together with what was done about them.
+    remarks = [warning_text(one) for one in found.trace.warnings if one.kind != "overlapping_slices"]
     if not len(found.work):
         remarks.append("No GPU events in the trace: all times are the host's.")
     before = found.linking.before_recording
