@@ -18,7 +18,7 @@ from stepscope.render.terminal_grid import Layout, grid
 
 _TOP_KERNELS = 12
 _MOST_STEPS = 20
-_KERNEL_WIDTH = 44
+_KERNEL_WIDTH = 52
 _STYLES = {Verdict.BETTER: "bold green", Verdict.WORSE: "bold white on red", Verdict.CANNOT_TELL: "bold red"}
 
 
@@ -86,11 +86,8 @@ def _kernels(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     yield grid(tables.categories_table(comparison), Layout(flexible="name"), width)
     top = tables.kernels_table(comparison).head(_TOP_KERNELS)
     yield Text()
-    yield grid(
-        shortened(top, min(_KERNEL_WIDTH, width // 2)),
-        Layout(flexible="name", optional=("base_count", "new_count")),
-        width,
-    )
+    columns = ("name", "state", "base_ms", "new_ms", "difference_ms")
+    yield grid(shortened(top, min(_KERNEL_WIDTH, width // 2)).pick(*columns), Layout(flexible="name"), width)
     left = len(comparison.kernels.kernels) - len(top.rows)
     if left > 0:
         yield Text(f"and {units.counted(left, 'more kernel')}, see --format json or html", style="dim")
