@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from stepscope import __version__
+from stepscope.cli.bench import BenchCommand
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
 from stepscope.cli.gate import GateCommand
@@ -21,6 +22,7 @@ COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     ReportCommand(),
     CompareCommand(),
+    BenchCommand(),
     GateCommand(),
     SchemaCommand(),
 )

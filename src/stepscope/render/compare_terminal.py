@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
@@ -24,6 +24,22 @@ _STYLES = {Verdict.BETTER: "bold green", Verdict.WORSE: "bold white on red", Ver
 
 def render_compare_terminal(report: CompareReport, *, width: int = 100, colour: bool = False) -> str:
     """The comparison as text of at most ``width`` columns; colour only repeats what words say."""
+    parts = [part for each in report.comparisons for part in _comparison(report, each, width)]
+    if len(report.comparisons) > 1:
+        parts = [grid(tables.files_table(report), Layout(flexible="file"), width), *parts]
+    return printed(parts, width=width, colour=colour)
+
+
+def render_table(table: Table, *, width: int = 100, colour: bool = False) -> str:
+    """One table under its caption; its last column wraps where it has to."""
+    layout = Layout(flexible=table.columns[-1].key)
+    return printed(
+        [Text(table.caption, style="bold"), grid(table, layout, width)], width=width, colour=colour
+    )
+
+
+def printed(parts: Sequence[RenderableType], *, width: int, colour: bool) -> str:
+    """Parts as text of at most ``width`` columns, with ANSI colours or without."""
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -34,9 +50,6 @@ def render_compare_terminal(report: CompareReport, *, width: int = 100, colour: 
         highlight=False,
         emoji=False,
     )
-    parts = [part for each in report.comparisons for part in _comparison(report, each, width)]
-    if len(report.comparisons) > 1:
-        parts = [grid(tables.files_table(report), Layout(flexible="file"), width), *parts]
     console.print(Group(*parts))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 

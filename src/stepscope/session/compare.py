@@ -36,6 +36,14 @@ class LoadedRun:
     ranks: tuple[RankReport, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSide:
+    """Repeated runs of one thing, under the name that results give it."""
+
+    label: str
+    runs: tuple[LoadedRun, ...]
+
+
 def compare_files(
     base: Sequence[Path],
     news: Sequence[Sequence[Path]],
@@ -50,19 +58,46 @@ def compare_files(
         UsageError: the runs are unlike, and ``anyway`` was not given.
 
     """
-    left = [run for path in base for run in load_runs(path, read_trace)]
-    labels = _labels([list(base), *(list(paths) for paths in news)])
-    base_cohort = _cohort(labels[0], left)
-    comparisons = []
-    for label, paths in zip(labels[1:], news, strict=True):
-        right = [run for path in paths for run in load_runs(path, read_trace)]
-        result = _with_details(compare(base_cohort, _cohort(label, right)), left, right)
-        comparisons.append(result if anyway else withhold_verdicts(result, side_of(base_cohort)))
-    if not anyway:
-        _refuse_unlike(comparisons)
+    paths = [list(base), *(list(side) for side in news)]
+    sides = [
+        load_side(label, side, read_trace=read_trace)
+        for label, side in zip(_labels(paths), paths, strict=True)
+    ]
+    report = compare_sides(sides[0], sides[1:])
+    if anyway:
+        return report
+    _refuse_unlike(report.comparisons)
+    return without_untrusted_verdicts(report)
+
+
+def load_side(label: str, paths: Sequence[Path], *, read_trace: TraceReports = report_ranks) -> LoadedSide:
+    """Every run in the paths of one side.
+
+    Raises:
+        UnreadableInputError: a path is no dump, run folder or trace.
+        UsageError: there is no run in them.
+
+    """
+    runs = tuple(run for path in paths for run in load_runs(path, read_trace))
+    if not runs:
+        raise UsageError(f"{label} holds no run.", remedy="Give at least one perf dump or trace a side.")
+    return LoadedSide(label=label, runs=runs)
+
+
+def compare_sides(base: LoadedSide, news: Sequence[LoadedSide]) -> CompareReport:
+    """Every new side against the base, with kernels and outputs where the runs have them."""
+    cohort = _cohort(base)
     return CompareReport(
-        schema_version=COMPARE_SCHEMA_VERSION, base=side_of(base_cohort), comparisons=tuple(comparisons)
+        schema_version=COMPARE_SCHEMA_VERSION,
+        base=side_of(cohort),
+        comparisons=tuple(_with_details(compare(cohort, _cohort(new)), base.runs, new.runs) for new in news),
     )
+
+
+def without_untrusted_verdicts(report: CompareReport) -> CompareReport:
+    """The report with no verdict on times wherever a run's numbers are untrusted."""
+    comparisons = (withhold_verdicts(each, report.base) for each in report.comparisons)
+    return replace(report, comparisons=tuple(comparisons))
 
 
 def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
@@ -117,10 +152,8 @@ def _from_trace(path: Path, read_trace: TraceReports) -> LoadedRun:
     return LoadedRun(observation=observe_trace(ranks[0]), ranks=ranks)
 
 
-def _cohort(label: str, runs: Sequence[LoadedRun]) -> Cohort:
-    if not runs:
-        raise UsageError(f"{label} holds no run.", remedy="Give at least one perf dump or trace a side.")
-    return Cohort(label=label, runs=tuple(run.observation for run in runs))
+def _cohort(side: LoadedSide) -> Cohort:
+    return Cohort(label=side.label, runs=tuple(run.observation for run in side.runs))
 
 
 def _with_details(
