@@ -16,6 +16,7 @@ from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
+from stepscope.cli.sweep import SweepCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
@@ -23,6 +24,7 @@ COMMANDS: tuple[Command, ...] = (
     ReportCommand(),
     CompareCommand(),
     BenchCommand(),
+    SweepCommand(),
     GateCommand(),
     SchemaCommand(),
 )

@@ -32,11 +32,25 @@ def _gate() -> dict[str, Any]:
     return gate_schema()
 
 
+def _bench() -> dict[str, Any]:
+    from stepscope.render.bench_views import bench_schema
+
+    return bench_schema()
+
+
+def _sweep() -> dict[str, Any]:
+    from stepscope.render.sweep_views import sweep_schema
+
+    return sweep_schema()
+
+
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "perf-dump": _perf_dump,
     "report": _report,
     "compare": _compare,
     "gate": _gate,
+    "bench": _bench,
+    "sweep": _sweep,
 }
 
 
