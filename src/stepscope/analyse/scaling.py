@@ -23,8 +23,8 @@ from stepscope.analyse.sweep_results import (
 from stepscope.model.sweep import SweepRow
 
 TOTAL, STEP = "end to end", "step"
-_FITTED_SHARE = 0.005
-"""A stage that is never half a percent of its run is not fitted: its time is that of Python."""
+_FITTED_SHARE = 0.02
+"""A stage that is never 2 % of its run is not fitted: it decides nothing, and its time is mostly Python's."""
 
 _Groups = Mapping[str, Sequence[SweepRow]]
 
@@ -145,22 +145,26 @@ def _at(fit: Fit, tokens: float) -> float:
 
 
 def _fits(group: str, rows: Sequence[SweepRow], against: str) -> list[Fit]:
-    longest = dict.fromkeys(name for row in rows for name in row.stages_ms)
-    names = [
-        name
-        for name in longest
-        if any(row.total_ms and row.stages_ms.get(name, 0.0) >= _FITTED_SHARE * row.total_ms for row in rows)
-    ]
     series: dict[str, Callable[[SweepRow], float | None]] = {TOTAL: lambda row: row.total_ms}
     if against == "tokens":
         series[STEP] = lambda row: row.step_ms
-    for name in names:
+    for name in _stages_worth_fitting(rows, against):
         series[name] = lambda row, name=name: row.stages_ms.get(name)  # type: ignore[misc]
     fits = (
         power_law(_curve(rows, against, value), series=name, against=against, group=group)
         for name, value in series.items()
     )
     return [fit for fit in fits if fit is not None]
+
+
+def _stages_worth_fitting(rows: Sequence[SweepRow], against: str) -> list[str]:
+    """Stages that matter; against steps only those that hold them."""
+    return [
+        name
+        for name in dict.fromkeys(name for row in rows for name in row.stages_ms)
+        if (against == "tokens" or "Denoising" in name)
+        and any(row.total_ms and row.stages_ms.get(name, 0.0) >= _FITTED_SHARE * row.total_ms for row in rows)
+    ]
 
 
 def _curve(
