@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from stepscope import __version__
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.schema import SchemaCommand
@@ -18,6 +19,7 @@ from stepscope.model.errors import StepscopeError
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     CompareCommand(),
+    GateCommand(),
     SchemaCommand(),
 )
 
