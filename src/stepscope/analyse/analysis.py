@@ -8,7 +8,14 @@ import numpy as np
 
 from stepscope.analyse.attribute import Attribution, attribute
 from stepscope.analyse.categories import category_of
-from stepscope.analyse.gpu_time import DeviceClock, DeviceTime, WindowTime, device_times, window_time
+from stepscope.analyse.gpu_time import (
+    DeviceClock,
+    DeviceTime,
+    WindowTime,
+    device_times,
+    exposed_copy_ns,
+    window_time,
+)
 from stepscope.analyse.gpu_work import GpuWork, gpu_work
 from stepscope.analyse.host_waits import BlockingCalls, blocking_calls
 from stepscope.analyse.idle import Gaps, idle_gaps
@@ -16,7 +23,6 @@ from stepscope.analyse.kernel_clipping import clipped_durations
 from stepscope.analyse.mark_ranges import HostSpan
 from stepscope.analyse.stages_and_steps import Marks, find_marks
 from stepscope.analyse.trace_trust import Linking, linking
-from stepscope.analyse.transfers import exposed_copy_ns
 from stepscope.model.trace import I64, Trace
 
 
@@ -76,9 +82,7 @@ def analyse(trace: Trace) -> Analysis:
     devices = device_times(work)
     calls = blocking_calls(trace, work)
     clock = DeviceClock(work)
-    stages = tuple(
-        _window(clock, devices, stage.spans[0], stage.spans[-1]) for stage in marks.stages
-    )
+    stages = tuple(_window(clock, devices, stage.spans[0], stage.spans[-1]) for stage in marks.stages)
     steps = tuple(_window(clock, devices, step.span, step.span) for step in marks.steps)
     duration_ns, clipped_count = clipped_durations(work)
     origin_ns, end_ns = _extent(trace, work, (*stages, *steps))
@@ -101,9 +105,7 @@ def analyse(trace: Trace) -> Analysis:
     )
 
 
-def _window(
-    clock: DeviceClock, devices: tuple[DeviceTime, ...], first: HostSpan, last: HostSpan
-) -> Window:
+def _window(clock: DeviceClock, devices: tuple[DeviceTime, ...], first: HostSpan, last: HostSpan) -> Window:
     start_ns, _ = clock.window(first)
     _, end_ns = clock.window(last)
     return Window(start_ns=start_ns, end_ns=end_ns, time=window_time(devices, start_ns, end_ns))

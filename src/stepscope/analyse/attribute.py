@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.analyse.gpu_work import GpuWork
+from stepscope.analyse.mark_ranges import HostSpan
 from stepscope.analyse.nesting import NONE, NestedSpans, innermost, thread_keys
 from stepscope.analyse.results import Source
 from stepscope.analyse.source_policy import (
@@ -25,11 +26,19 @@ from stepscope.analyse.source_policy import (
     module_class,
 )
 from stepscope.analyse.stages_and_steps import Marks
-from stepscope.analyse.mark_ranges import HostSpan
 from stepscope.model.trace import I32, I64, Trace
 
 MODULE_DEPTH = 32
 """Modules named in a path at most; deeper nesting than this has not been seen."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostPlaces:
+    """Moments on threads of the host: where work was launched, or a call began."""
+
+    process: I32
+    thread: I64
+    at_ns: I64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,20 +60,15 @@ def attribute(trace: Trace, work: GpuWork, marks: Marks) -> Attribution:
     time on the GPU is all there is.
     """
     known = np.flatnonzero((work.launch != NONE) if len(trace.launches.start_ns) else work.start_ns >= 0)
-    place = _Place(work.process[known], work.thread[known], work.issue_ns[known])
+    place = HostPlaces(work.process[known], work.thread[known], work.issue_ns[known])
     size = len(work)
-    operators = trace.operators
-    operator = innermost(
-        operators, np.arange(len(operators.start_ns)), place.process, place.thread, place.at_ns
-    )
-    frame = _source_frames(trace, place)
+    operator, frame = operators_at(trace, place), source_frames_at(trace, place)
     exact = _exact_sources(trace, operator)
     source = np.where(exact != NONE, exact, np.where(frame != NONE, _frame_ids(trace, frame), NONE))
-    stage_spans = [(index, span) for index, stage in enumerate(marks.stages) for span in stage.spans]
     return Attribution(
         operator=_spread(operator, known, size).astype(np.int64),
         frame=_spread(frame, known, size).astype(np.int64),
-        stage=_spread(_in_spans(place, stage_spans), known, size).astype(np.int32),
+        stage=_spread(stages_at(marks, place), known, size).astype(np.int32),
         step=_spread(
             _in_spans(place, [(i, step.span) for i, step in enumerate(marks.steps)]), known, size
         ).astype(np.int32),
@@ -75,7 +79,11 @@ def attribute(trace: Trace, work: GpuWork, marks: Marks) -> Attribution:
 
 def source_of(trace: Trace, attribution: Attribution, row: int) -> Source | None:
     """The source of one row of GPU work, with the path of modules around it."""
-    operator, frame = int(attribution.operator[row]), int(attribution.frame[row])
+    return source_at(trace, int(attribution.operator[row]), int(attribution.frame[row]))
+
+
+def source_at(trace: Trace, operator: int, frame: int) -> Source | None:
+    """The source given by the rows of an operator and a frame; the operator's own where that is exact."""
     line = trace.sources[trace.operators.source[operator]] if _has_source(trace, operator) else None
     if line is not None and (line.line_exact or frame == NONE):
         return Source(
@@ -90,15 +98,6 @@ def source_of(trace: Trace, attribution: Attribution, row: int) -> Source | None
     return frame_source(trace.names[trace.frames.name[frame]], _module_path(trace, frame))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """Where on the host each piece of work was launched."""
-
-    process: I32
-    thread: I64
-    at_ns: I64
-
-
 def _spread(values: NDArray[np.int_] | I64 | I32, rows: I64, size: int) -> I64:
     """Values of some rows, -1 for the others."""
     result = np.full(size, NONE, np.int64)
@@ -106,7 +105,20 @@ def _spread(values: NDArray[np.int_] | I64 | I32, rows: I64, size: int) -> I64:
     return result
 
 
-def _source_frames(trace: Trace, place: _Place) -> I64:
+def stages_at(marks: Marks, place: HostPlaces) -> I32:
+    """The stage around each place, as an index into ``marks.stages``; -1 outside of all."""
+    spans = [(index, span) for index, stage in enumerate(marks.stages) for span in stage.spans]
+    return _in_spans(place, spans)
+
+
+def operators_at(trace: Trace, place: HostPlaces) -> I64:
+    """The innermost operator around each place, as a row of the operators."""
+    operators = trace.operators
+    rows = np.arange(len(operators.start_ns))
+    return innermost(operators, rows, place.process, place.thread, place.at_ns)
+
+
+def source_frames_at(trace: Trace, place: HostPlaces) -> I64:
     """The innermost frame of somebody's code; failing that, of any Python file."""
     frames = trace.frames
     user = np.flatnonzero(_named(trace, frames.name, is_user_frame))
@@ -150,7 +162,7 @@ def _has_source(trace: Trace, operator: int) -> bool:
     return operator != NONE and int(trace.operators.source[operator]) != NONE
 
 
-def _in_spans(place: _Place, spans: list[tuple[int, HostSpan]]) -> I32:
+def _in_spans(place: HostPlaces, spans: list[tuple[int, HostSpan]]) -> I32:
     """Which span holds each launch: spans of its own thread first, else, on threads without any, by time.
 
     A thread of its own (prefetching, a callback) works for the stage that is open meanwhile.

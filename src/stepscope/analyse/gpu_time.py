@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +45,11 @@ class WindowTime:
 
     @property
     def bound_by(self) -> BoundBy:
-        """What the window waits for most: the largest of its four parts. Ties go to the GPU."""
-        if self.length_ns <= 0 or self.length_ns == self.idle_ns:
+        """What the window waits for most: the largest of its four parts. Ties go to the GPU.
+
+        A part above half of the window decides by itself; below that, no other part is larger.
+        """
+        if self.length_ns <= 0:
             return BoundBy.UNKNOWN
         parts = {
             BoundBy.GPU: self.compute_ns,
@@ -95,6 +99,15 @@ def window_time(devices: Sequence[DeviceTime], start_ns: int, end_ns: int) -> Wi
         exposed_copy_ns=inside([device.exposed_copy for device in devices]),
         idle_ns=length_ns - inside([device.busy for device in devices]),
     )
+
+
+def exposed_copy_ns(work: GpuWork, devices: Sequence[DeviceTime]) -> I64:
+    """Per row of the work, the part of a copy during which no other copy and no kernel ran; else 0."""
+    exposed = np.zeros(len(work), np.int64)
+    for device in devices:
+        rows = np.flatnonzero(work.is_copy & (work.device == device.device))
+        exposed[rows] = covered_ns(device.exposed_copy, work.start_ns[rows], work.end_ns[rows])
+    return exposed
 
 
 class DeviceClock:
@@ -153,7 +166,7 @@ def busy_ns_by(work: GpuWork, group: NDArray[np.int32], count: int) -> list[int]
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(count + 1))
     totals = []
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         rows = order[first:last]
         device = work.device[rows]
         totals.append(

@@ -75,7 +75,7 @@ def gpu_work(trace: Trace, category_of: Callable[[str], KernelCategory]) -> GpuW
     stream = np.concatenate((kernels.stream, copies.stream))
     issue_ns = start_ns.copy()
     issue_ns[known] = trace.launches.start_ns[launch[known]]
-    issue_ns = _latest_issue(issue_ns, known, device, stream, start_ns)
+    issue_ns = _latest_issue(issue_ns, known, _Queue(device, stream, start_ns), _recording_start_ns(trace))
     category = np.full(len(launch), -1, np.int32)
     category[:kernel_count] = _categories(trace, category_of)
     is_fill = np.concatenate((np.zeros(kernel_count, np.bool_), copies.kind < 0))
@@ -98,18 +98,39 @@ def gpu_work(trace: Trace, category_of: Callable[[str], KernelCategory]) -> GpuW
     )
 
 
-def _latest_issue(issue_ns: I64, known: Mask, device: I32, stream: I64, start_ns: I64) -> I64:
-    """Issue times, the unknown ones moved before the next known one of their stream: streams are queues."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Queue:
+    """Where and in which order work ran."""
+
+    device: I32
+    stream: I64
+    start_ns: I64
+
+
+def _latest_issue(issue_ns: I64, known: Mask, queue: _Queue, recording_start_ns: int) -> I64:
+    """Issue times, the unknown ones moved before the next known one of their stream: streams are queues.
+
+    What ran before anything whose launch was recorded had been launched before the recording began.
+    """
     if known.all() or not known.any():
         return issue_ns
-    order = np.lexsort((start_ns, stream, device))
-    result = issue_ns.copy()
-    edges = np.flatnonzero((np.diff(stream[order]) != 0) | (np.diff(device[order]) != 0)) + 1
+    order = np.lexsort((queue.start_ns, queue.stream, queue.device))
+    result: I64 = issue_ns.copy()
+    edges = np.flatnonzero((np.diff(queue.stream[order]) != 0) | (np.diff(queue.device[order]) != 0)) + 1
     for rows in np.split(order, edges):
-        later = np.minimum.accumulate(issue_ns[rows][::-1])[::-1]
         unknown = ~known[rows]
-        result[rows[unknown]] = np.minimum(later[unknown] - 1, start_ns[rows[unknown]])
+        later: I64 = np.minimum.accumulate(issue_ns[rows][::-1])[::-1]
+        latest = np.minimum(later - 1, queue.start_ns[rows])
+        head = np.cumsum(known[rows]) == 0
+        result[rows[unknown]] = np.where(head, np.minimum(latest, recording_start_ns - 1), latest)[unknown]
     return result
+
+
+def _recording_start_ns(trace: Trace) -> int:
+    """The first moment of the host that was recorded."""
+    tables = (trace.launches, trace.operators, trace.annotations)
+    starts = [int(table.start_ns.min()) for table in tables if len(table.start_ns)]
+    return min(starts, default=0)
 
 
 def launches_of(trace: Trace, process: I32, correlation: I64) -> I64:

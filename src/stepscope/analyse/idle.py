@@ -28,7 +28,7 @@ LAUNCH_PERCENTILE = 5
 """The launch latency of an idle device is taken to be this percentile of launch call to kernel start."""
 
 LAUNCH_AT_MOST_NS = 20_000
-"""A launch on an idle device takes 5 to 10 microseconds; where the host is always ahead, latency is queueing."""
+"""A launch on an idle device takes 5 to 10 us; where the host is always ahead, the rest is queueing."""
 
 
 class Cause(str, Enum):
@@ -79,8 +79,8 @@ def idle_gaps(trace: Trace, work: GpuWork, devices: tuple[DeviceTime, ...], call
         position = np.searchsorted(work.start_ns[rows], found.end_ns)
         following = np.where(position < len(rows), rows[np.minimum(position, len(rows) - 1)], NONE)
         parts.append((np.full(len(found), device.device, np.int64), found.start_ns, found.end_ns, following))
-    device, start_ns, end_ns, following = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _charged(trace, work, calls, _Open(device, start_ns, end_ns, following))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return _charged(trace, work, calls, _Open(*columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,11 @@ def _charged(trace: Trace, work: GpuWork, calls: BlockingCalls, open_gaps: _Open
     length = open_gaps.end_ns - open_gaps.start_ns
     following = np.maximum(open_gaps.next_work, 0)
     linked = (open_gaps.next_work != NONE) & (work.launch[following] != NONE)
-    unknown = (open_gaps.next_work != NONE) & ~linked
+    # What had been launched before the recording began was queued: its gaps are the device's own.
+    recorded = work.issue_ns[following] >= (
+        trace.launches.start_ns.min() if len(trace.launches.start_ns) else 0
+    )
+    unknown = (open_gaps.next_work != NONE) & ~linked & recorded
     issue = np.where(linked, work.issue_ns[following], open_gaps.start_ns)
     late = linked & (issue + launch_latency_ns(work) > open_gaps.start_ns)
     allocating = np.zeros(len(length), np.int64)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-
 import numpy as np
 
+from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.attribute import Attribution, source_of
-from stepscope.analyse.gpu_work import CATEGORIES, GpuWork
+from stepscope.analyse.gpu_work import CATEGORIES
 from stepscope.analyse.grouping import Groups, group_by, heaviest_of
+from stepscope.analyse.ncu import ncu_command
 from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import CategoryRow, KernelRow
 from stepscope.analyse.stages_and_steps import Marks
@@ -21,20 +20,19 @@ WITH_COMMAND = 10
 """Kernels that get a ready ncu command: the heaviest ones are those of interest."""
 
 
-def kernel_rows(
-    trace: Trace, work: GpuWork, attribution: Attribution, marks: Marks, duration_ns: I64, busy_ns: int
-) -> tuple[KernelRow, ...]:
-    """All kernels by name, heaviest first. ``duration_ns`` is clipped; shares are of GPU busy time."""
+def kernel_rows(found: Analysis) -> tuple[KernelRow, ...]:
+    """All kernels by name, heaviest first. Durations are clipped; shares are of GPU busy time."""
+    trace, work, attribution, busy_ns = found.trace, found.work, found.attribution, found.busy_ns
     count = work.kernel_count
     if not count:
         return ()
-    kernels, spent = trace.kernels, duration_ns[:count]
+    kernels, spent = trace.kernels, found.duration_ns[:count]
     groups = group_by((kernels.name,))
     totals = groups.total(spent)
     typical = heaviest_of(groups, _shape_keys(trace), np.ones(count, np.int64))
     sourced = heaviest_of(groups, attribution.source[:count].astype(np.int64), spent + 1)
     operated = heaviest_of(groups, _operator_names(trace, attribution, count), spent + 1)
-    stages = _stages_of(marks, attribution, groups, count)
+    stages = _stages_of(found.marks, attribution, groups, count)
     rows = []
     for position, index in enumerate(np.argsort(-totals, kind="stable")):
         row, source_row = int(typical[index]), int(sourced[index])
@@ -55,17 +53,20 @@ def kernel_rows(
                 occupancy=_occupancy(trace, row),
                 operator=operator_name(trace, int(attribution.operator[operated[index]])),
                 stages=stages[index],
-                ncu_command=ncu_command(name) if position < WITH_COMMAND else None,
+                ncu_command=ncu_command(name, launches=int(groups.count[index]))
+                if position < WITH_COMMAND
+                else None,
             )
         )
     return tuple(rows)
 
 
-def category_rows(work: GpuWork, duration_ns: I64, busy_ns: int) -> tuple[CategoryRow, ...]:
+def category_rows(found: Analysis) -> tuple[CategoryRow, ...]:
     """Kernel time by category, and copies and fills as ``memory``; largest first, empty ones left out."""
+    work, busy_ns = found.work, found.busy_ns
     memory = CATEGORIES.index(KernelCategory.MEMORY)
     category = np.where(work.category >= 0, work.category, memory)
-    totals = np.bincount(category, weights=duration_ns, minlength=len(CATEGORIES))
+    totals = np.bincount(category, weights=found.duration_ns, minlength=len(CATEGORIES))
     counts = np.bincount(category, minlength=len(CATEGORIES))
     rows = [
         CategoryRow(
@@ -78,20 +79,6 @@ def category_rows(work: GpuWork, duration_ns: I64, busy_ns: int) -> tuple[Catego
         if counts[index]
     ]
     return tuple(sorted(rows, key=lambda row: -row.total_ms))
-
-
-def ncu_command(kernel: str) -> str:
-    """The Nsight Compute command that profiles one launch of a kernel, warm ones skipped.
-
-    Names are matched by their function's base name, so template arguments need no escaping.
-    """
-    base = re.sub(r"^void ", "", kernel)
-    base = re.split(r"[<(]", base.replace("(anonymous namespace)", ""))[0].rsplit("::", 1)[-1] or kernel
-    pattern = shlex.quote(f"regex:^{re.escape(base)}$")
-    return (
-        f"ncu --set full --kernel-name-base function --kernel-name {pattern} "
-        "--launch-skip 5 --launch-count 1 --export kernel_of_interest -- YOUR COMMAND"
-    )
 
 
 def _shape_keys(trace: Trace) -> I64:
@@ -112,9 +99,7 @@ def _operator_names(trace: Trace, attribution: Attribution, count: int) -> I64:
     return np.where(operator != NONE, trace.operators.name[np.maximum(operator, 0)], NONE).astype(np.int64)
 
 
-def _stages_of(
-    marks: Marks, attribution: Attribution, groups: Groups, count: int
-) -> list[tuple[str, ...]]:
+def _stages_of(marks: Marks, attribution: Attribution, groups: Groups, count: int) -> list[tuple[str, ...]]:
     """The names of the stages that launched each group, in the order of the run."""
     stage = attribution.stage[:count].astype(np.int64)
     pairs = group_by((groups.of, stage))

@@ -107,6 +107,7 @@ def innermost(spans: HostSpans, rows: I64, process: I32, thread: I64, at_ns: I64
 
     Returns:
         Rows of ``spans``, (n,).
+
     """
     found = np.full(len(at_ns), NONE, np.int64)
     if not len(rows) or not len(at_ns):

@@ -1,9 +1,9 @@
 """Finding the denoising loop in a bare sequence of kernel names: the longest repetition.
 
 A loop of n steps is a stretch in which every kernel equals the one a period later. A few may differ: the
-width of a vectorised kernel changes with the alignment of what it is given, from step to step. Blocks repeat too, but
-only inside one forward, and two forwards of guidance only inside one step; the step's period is the one whose
-repetition reaches furthest. Two steps together repeat as far as one, so of equals the shortest wins.
+width of a vectorised kernel changes with the alignment of what it is given, from step to step. Blocks repeat
+too, but only inside one forward, and two forwards of guidance only inside one step; the step's period is the
+one whose repetition reaches furthest. Two steps together repeat as far as one: of equals the shortest wins.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOSTLY_FILLED = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """``count`` periods of ``period`` elements from ``start``; ``covered`` counts the partial last one too."""
+    """``count`` periods of ``period`` elements from ``start``; ``covered`` counts a partial last one too."""
 
     start: int
     period: int
@@ -51,9 +51,7 @@ def longest_repetition(sequence: I32) -> Repetition | None:
     """The repetition that covers most of the sequence, at least two whole periods; None without one."""
     best: Repetition | None = None
     for period in _candidate_periods(sequence):
-        start, length = _longest_run(
-            sequence[period:] == sequence[:-period], min(BRIDGED, period // 50)
-        )
+        start, length = _longest_run(sequence[period:] == sequence[:-period], min(BRIDGED, period // 50))
         if length < period:
             continue
         found = _whole_periods(start, period, length + period, len(sequence))
@@ -139,7 +137,9 @@ def repeated_parts(sequence: I32) -> int:
         return 0
     if found.count <= MOST_FORWARDS and found.covered >= FILLED * len(sequence):
         return found.count
-    runs = _run_lengths(sequence[found.period :] == sequence[: -found.period], min(BRIDGED, found.period // 50))
+    runs = _run_lengths(
+        sequence[found.period :] == sequence[: -found.period], min(BRIDGED, found.period // 50)
+    )
     runs = runs[runs >= found.period] + found.period
     if runs.sum() < MOSTLY_FILLED * len(sequence):
         return 0

@@ -11,26 +11,27 @@ import numpy as np
 
 from stepscope.analyse.analysis import Analysis, analyse
 from stepscope.analyse.annotation_table import annotation_rows
+from stepscope.analyse.engaged import engaged
 from stepscope.analyse.findings import rank_findings, skew_findings
 from stepscope.analyse.kernel_table import category_rows, kernel_rows
 from stepscope.analyse.memory import memory_points, memory_samples
 from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import (
     REPORT_SCHEMA_VERSION,
-    EngagedView,
     RankReport,
     Report,
     RunSummary,
     StageRow,
     Trust,
 )
+from stepscope.analyse.stage_flops import above_peak, stage_flops, with_flops
 from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
 from stepscope.analyse.step_view import step_rows
-from stepscope.analyse.trace_trust import trust_reasons, warning_text
+from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
 from stepscope.analyse.transfers import transfer_rows
 from stepscope.model.trace import Trace
 
-_REQUEST = re.compile(r"^(?P<id>.+?)-(?:-?\d+_steps|full_stages)-global-rank\d+")
+_REQUEST = re.compile(r"^(?P<id>.+?)(?:[-_](?:-?\d+_steps|full_stages))?(?:[-_]global)?[-_]rank[-_]?\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,16 @@ class AnalysedTrace:
     rank: RankReport
     untrusted: tuple[str, ...]
     warnings: tuple[str, ...]
+    incomplete: tuple[str, ...] = ()  # why part of the recording is missing
+    has_host_events: bool = True
 
 
 def analyse_trace(trace: Trace) -> AnalysedTrace:
     """Everything that is said of one trace."""
     found = analyse(trace)
     stages = stage_rows(found)
+    flops = stage_flops(found, stages)
+    stages = with_flops(stages, flops)
     steps, statistics = step_rows(found)
     rank = RankReport(
         rank=trace.rank or 0,
@@ -56,12 +61,10 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         gpu=gpu_summary(found),
         stages=stages,
         steps=steps,
-        categories=category_rows(found.work, found.duration_ns, found.busy_ns),
-        transfers=transfer_rows(trace, found.work, found.attribution, found.marks, found.exposed_copy_ns),
-        kernels=kernel_rows(
-            trace, found.work, found.attribution, found.marks, found.duration_ns, found.busy_ns
-        ),
-        engaged=EngagedView(attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0),
+        categories=category_rows(found),
+        transfers=transfer_rows(found),
+        kernels=kernel_rows(found),
+        engaged=engaged(trace, found.busy_ns),
         attributed_share=_attributed_share(found),
         outside_kernel_count=int(
             np.count_nonzero(found.attribution.stage[: found.work.kernel_count] == NONE)
@@ -74,8 +77,10 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
     )
     return AnalysedTrace(
         rank=replace(rank, findings=rank_findings(found, rank)),
-        untrusted=trust_reasons(trace, found.work, found.linking),
+        untrusted=(*trust_reasons(trace, found.work, found.linking), *above_peak(stages, flops)),
         warnings=_warnings(found),
+        incomplete=incomplete_reasons(trace, found.work),
+        has_host_events=len(trace.operators.start_ns) + len(trace.annotations.start_ns) > 0,
     )
 
 
@@ -131,7 +136,8 @@ def _dominant(stages: Sequence[StageRow]) -> str | None:
 
 def _warnings(found: Analysis) -> tuple[str, ...]:
     """What could not be measured or was mended, in words."""
-    remarks = [warning_text(warning) for warning in found.trace.warnings]
+    # Overlaps are counted here together with what was done about them.
+    remarks = [warning_text(one) for one in found.trace.warnings if one.kind != "overlapping_slices"]
     if not len(found.work):
         remarks.append("No GPU events in the trace: all times are the host's.")
     before = found.linking.before_recording

@@ -38,9 +38,7 @@ def stage_rows(found: Analysis) -> tuple[StageRow, ...]:
             inferred=mark.inferred,
             idle_ms=window.time.idle_ns / 1e6,
             launch_count=launches[index],
-            peak_memory_bytes=peak_between(
-                at_ns, allocated, mark.spans[0].start_ns, mark.spans[-1].end_ns
-            ),
+            peak_memory_bytes=peak_between(at_ns, allocated, mark.spans[0].start_ns, mark.spans[-1].end_ns),
         )
         for index, (mark, window) in enumerate(zip(found.marks.stages, found.stage_windows, strict=True))
     )

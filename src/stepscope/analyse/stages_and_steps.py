@@ -59,8 +59,10 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
     stages = _stages(ranges, framed)
     forwards = outermost([found for found in ranges if found.mark.kind is MarkKind.FORWARD])
     if not forwards and framed:
-        forwards = forward_ranges(trace, [(stage.name, span) for stage in stages for span in stage.spans], framed)
-    steps, notes = _steps(trace, work, ranges, framed, stages, forwards)
+        forwards = forward_ranges(
+            trace, [(stage.name, span) for stage in stages for span in stage.spans], framed
+        )
+    steps, notes = _steps(trace, work, _Evidence(ranges, framed, stages, forwards))
     steps = _with_forwards(trace, work, steps, forwards)
     stages = _with_denoising(stages, steps)
     return Marks(
@@ -104,28 +106,31 @@ def _joined(marks: Sequence[StageMark]) -> tuple[StageMark, ...]:
     return tuple(joined)
 
 
-def _steps(
-    trace: Trace,
-    work: GpuWork,
-    ranges: Sequence[MarkRange],
-    framed: Sequence[MarkRange],
-    stages: Sequence[StageMark],
-    forwards: Sequence[MarkRange],
-) -> tuple[list[StepMark], tuple[str, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What the trace says of steps, but for the sequence of its kernels."""
+
+    ranges: Sequence[MarkRange]
+    framed: Sequence[MarkRange]
+    stages: Sequence[StageMark]
+    forwards: Sequence[MarkRange]
+
+
+def _steps(trace: Trace, work: GpuWork, evidence: _Evidence) -> tuple[list[StepMark], tuple[str, ...]]:
     """The steps from the first kind of evidence that gives any, and what there is to remark on them."""
-    named = steps_by_name(ranges)
+    named = steps_by_name(evidence.ranges)
     if named:
         return named, ()
-    schedulers = outermost([found for found in ranges if found.mark.kind is MarkKind.SCHEDULER])
+    schedulers = outermost([one for one in evidence.ranges if one.mark.kind is MarkKind.SCHEDULER])
     by_frame = not schedulers
     if by_frame:
-        schedulers = outermost([found for found in framed if found.mark.kind is MarkKind.SCHEDULER])
-    profiled, notes = steps_by_profiler(trace, work, ranges, schedulers)
+        schedulers = outermost([one for one in evidence.framed if one.mark.kind is MarkKind.SCHEDULER])
+    profiled, notes = steps_by_profiler(trace, work, evidence.ranges, schedulers)
     if profiled:
         return profiled, notes
     if schedulers:
-        before = [span for stage in stages for span in stage.spans]
-        return steps_by_scheduler(schedulers, forwards, before, inferred=by_frame), notes
+        before = [span for stage in evidence.stages for span in stage.spans]
+        return steps_by_scheduler(schedulers, evidence.forwards, before, inferred=by_frame), notes
     return steps_by_repetition(trace, work), notes
 
 

@@ -1,4 +1,4 @@
-"""Denoising steps from one kind of evidence each: names, the profiler's schedule, the scheduler, repetition."""
+"""Denoising steps from one kind of evidence each: names, profiler steps, the scheduler, repetition."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def steps_by_name(ranges: Sequence[MarkRange]) -> list[StepMark]:
     """Steps that annotations name; those without a number are counted from 0."""
     found = outermost([found for found in ranges if found.mark.kind is MarkKind.STEP])
     return [
-        StepMark(
-            index=position if one.mark.index is None else one.mark.index, span=one.span, inferred=False
-        )
+        StepMark(index=position if one.mark.index is None else one.mark.index, span=one.span, inferred=False)
         for position, one in enumerate(found)
     ]
 
@@ -146,9 +144,7 @@ def _loop(sequence: I32) -> Repetition | None:
     return found
 
 
-def _repeated_steps(
-    found: Repetition | None, issue_ns: I64, thread: I64, process: I32
-) -> list[StepMark]:
+def _repeated_steps(found: Repetition | None, issue_ns: I64, thread: I64, process: I32) -> list[StepMark]:
     if found is None:
         return []
     bounds = [found.start + found.period * index for index in range(found.count + 1)]

@@ -38,10 +38,10 @@ def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | No
             outlier=None,
             inferred=mark.inferred,
         )
-        for position, (mark, window) in enumerate(
-            zip(found.marks.steps, found.step_windows, strict=True)
-        )
+        for position, (mark, window) in enumerate(zip(found.marks.steps, found.step_windows, strict=True))
     ]
+    if len(rows) < 2:
+        return tuple(rows), None
     statistics = step_statistics(
         [
             StepTime(
@@ -60,15 +60,13 @@ def _with_outlier(
     found: Analysis, rows: list[StepRow], position: int, statistics: StepStatistics | None
 ) -> StepRow:
     row = rows[position]
-    if statistics is None or len(rows) < 2 or statistics.median_ms <= 0:
+    if statistics is None or statistics.median_ms <= 0:
         return row
     ratio = row.duration_ms / statistics.median_ms
     if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
         return row
     causes = list(_differences(found, rows, position, statistics.median_ms))
-    return replace(
-        row, outlier=f"{ratio:.2g} times the median: {'; '.join(causes) or 'nothing else differs'}"
-    )
+    return replace(row, outlier="; ".join(causes) or "nothing else in it differs")
 
 
 def _differences(found: Analysis, rows: list[StepRow], position: int, median_ms: float) -> Iterable[str]:
@@ -116,4 +114,5 @@ def _per_step(
     """The sum of a weight over each step's kernels, or over all its work where ``copies``."""
     rows = slice(None) if copies else slice(found.work.kernel_count)
     step = found.attribution.step[rows] + 1
-    return np.bincount(step, weights=weights, minlength=len(found.marks.steps) + 1)[1:]
+    sums = np.bincount(step, weights=weights, minlength=len(found.marks.steps) + 1)
+    return sums[1:].astype(np.float64)

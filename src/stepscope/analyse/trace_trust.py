@@ -59,12 +59,24 @@ def linking(trace: Trace, work: GpuWork) -> Linking:
 
 def trust_reasons(trace: Trace, work: GpuWork, found: Linking) -> tuple[str, ...]:
     """Every reason not to trust the trace's numbers; none is the good case."""
-    return (*_link_reasons(work, found, has_launches=len(trace.launches.start_ns) > 0), *_damage(trace))
+    return (
+        *_link_reasons(work, found, has_launches=len(trace.launches.start_ns) > 0),
+        *incomplete_reasons(trace, work),
+    )
+
+
+def incomplete_reasons(trace: Trace, work: GpuWork) -> tuple[str, ...]:
+    """Why part of the recording is missing: a damaged file, or a GPU that was used but not recorded."""
+    reasons = [warning_text(warning) for warning in trace.warnings if warning.kind in _DAMAGE]
+    launching = int(np.count_nonzero(_launch_calls(trace)))
+    if not len(work) and launching:
+        reasons.append(f"no GPU events, though {launching:,} launches were recorded: they were lost")
+    return tuple(reasons)
 
 
 def _link_reasons(work: GpuWork, found: Linking, *, has_launches: bool) -> Iterable[str]:
     lost = found.launches_without_kernel
-    if lost > TOLERATED * max(found.launch_count, 1):
+    if len(work) and lost > TOLERATED * max(found.launch_count, 1):
         yield f"{lost:,} of {found.launch_count:,} launches have no kernel: GPU events were lost"
     orphans = found.kernels_without_launch - found.before_recording
     if has_launches and orphans > TOLERATED * max(work.kernel_count, 1):
@@ -74,12 +86,6 @@ def _link_reasons(work: GpuWork, found: Linking, *, has_launches: bool) -> Itera
             f"{found.started_before_launch:,} of {len(work):,} GPU events begin before their launch: "
             "the clocks of host and device disagree"
         )
-
-
-def _damage(trace: Trace) -> Iterable[str]:
-    for warning in trace.warnings:
-        if warning.kind in _DAMAGE:
-            yield warning_text(warning)
 
 
 def warning_text(warning: ReaderWarning) -> str:

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from stepscope.analyse.attribute import Attribution, source_of
-from stepscope.analyse.gpu_time import DeviceTime
-from stepscope.analyse.gpu_work import GpuWork
+from stepscope.analyse.analysis import Analysis
+from stepscope.analyse.attribute import source_of
 from stepscope.analyse.grouping import group_by, heaviest_of
-from stepscope.analyse.intervals import covered_ns
 from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import TransferRow
 from stepscope.analyse.stages_and_steps import Marks
-from stepscope.model.trace import COPY_KINDS, I64, Trace
+from stepscope.model.trace import COPY_KINDS, Trace
 
 _PINNED: dict[int, bool | None] = {1: True, 0: False, -1: None}
 
 
-def exposed_copy_ns(work: GpuWork, devices: Sequence[DeviceTime]) -> I64:
-    """Per row of the work, the part of a copy during which no other copy and no kernel ran; else 0."""
-    exposed = np.zeros(len(work), np.int64)
-    for device in devices:
-        rows = np.flatnonzero(work.is_copy & (work.device == device.device))
-        exposed[rows] = covered_ns(device.exposed_copy, work.start_ns[rows], work.end_ns[rows])
-    return exposed
-
-
-def transfer_rows(
-    trace: Trace, work: GpuWork, attribution: Attribution, marks: Marks, exposed_ns: I64
-) -> tuple[TransferRow, ...]:
+def transfer_rows(found: Analysis) -> tuple[TransferRow, ...]:
     """The ledger, what costs most exposed time first. Fills move nothing and are left out."""
+    trace, work, attribution = found.trace, found.work, found.attribution
     rows = np.flatnonzero(work.is_copy)
     if not len(rows):
         return ()
@@ -40,7 +26,7 @@ def transfer_rows(
     duration = work.end_ns[rows] - work.start_ns[rows]
     source = attribution.source[rows].astype(np.int64)
     groups = group_by((kind, pinned, attribution.stage[rows], source))
-    totals, exposed = groups.total(duration), groups.total(exposed_ns[rows])
+    totals, exposed = groups.total(duration), groups.total(found.exposed_copy_ns[rows])
     sizes = groups.total(np.maximum(size, 0))
     usual = heaviest_of(groups, attribution.operator[rows], duration + 1)
     ledger = [
@@ -52,7 +38,7 @@ def transfer_rows(
             total_ms=float(totals[index]) / 1e6,
             gb_per_s=float(sizes[index] / totals[index]) if totals[index] else 0.0,
             exposed_ms=float(exposed[index]) / 1e6,
-            stage=_stage(marks, int(attribution.stage[rows[first]])),
+            stage=_stage(found.marks, int(attribution.stage[rows[first]])),
             source=source_of(trace, attribution, int(rows[first])),
             operator=operator_name(trace, int(attribution.operator[rows[usual[index]]])),
         )

@@ -13,11 +13,13 @@ from stepscope.cli.compare import CompareCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
+from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
+    ReportCommand(),
     CompareCommand(),
     GateCommand(),
     SchemaCommand(),

@@ -16,17 +16,21 @@ def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str]) 
         choices=formats,
         help=f"default: by the suffix of --output, else {formats[0]}",
     )
-    parser.add_argument("--output", type=Path, metavar="PATH", help="write there instead of to the terminal")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="write there instead of to the terminal"
+    )
 
 
 def chosen_format(arguments: argparse.Namespace, formats: Sequence[str]) -> str:
     """The format asked for, else the one that the suffix of ``--output`` stands for, else the first."""
     if arguments.format:
         return str(arguments.format)
-    suffixes = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
+    suffixes = {
+        ".json": ("json",), ".md": ("markdown", "md"), ".html": ("html",), ".xml": ("junit",),
+        ".csv": ("csv",),
+    }  # fmt: skip
     suffix = arguments.output.suffix.lower() if arguments.output else ""
-    found = suffixes.get(suffix, "")
-    return found if found in formats else formats[0]
+    return next((name for name in suffixes.get(suffix, ()) if name in formats), formats[0])
 
 
 def colour_wanted() -> bool:

@@ -50,6 +50,11 @@ def duration(value_ms: float | None) -> str:
     return f"{number(value_ms)} ms"
 
 
+def round_time(value_ms: float) -> str:
+    """A round time, as an axis has it: 500 ms, 2.5 s."""
+    return f"{value_ms / 1e3:,g} s" if abs(value_ms) >= _SECONDS_FROM_MS else f"{value_ms:,g} ms"
+
+
 def share(value: float | None) -> str:
     """A share of 0 to 1 as a percentage with one decimal: 95.4 %."""
     if value is None or not math.isfinite(value):
