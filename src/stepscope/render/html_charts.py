@@ -277,13 +277,10 @@ def _area(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _timeline_summary(rank: RankReport) -> str:
-    busy = (
-        f"GPU busy {units.share(rank.gpu.busy_ratio)} of {units.duration(rank.gpu.span_ms)}"
-        if rank.gpu
-        else ""
-    )
-    stages = units.counted(len(rank.stages), "stage")
-    return f"{stages}, {units.counted(len(rank.steps), 'step')}. {busy}. The tables have the numbers."
+    parts = [units.counted(len(rank.stages), "stage"), units.counted(len(rank.steps), "step")]
+    if rank.gpu is not None:
+        parts.append(f"GPU busy {units.share(rank.gpu.busy_ratio)} of {units.duration(rank.gpu.span_ms)}")
+    return f"{', '.join(parts)}. The tables have the numbers."
 
 
 def _timeline_readings(rank: RankReport, scale: _Scale) -> tuple[Reading, ...]:
