@@ -65,11 +65,10 @@ def attribute(trace: Trace, work: GpuWork, marks: Marks) -> Attribution:
     operator, frame = operators_at(trace, place), source_frames_at(trace, place)
     exact = _exact_sources(trace, operator)
     source = np.where(exact != NONE, exact, np.where(frame != NONE, _frame_ids(trace, frame), NONE))
-    stage_spans = [(index, span) for index, stage in enumerate(marks.stages) for span in stage.spans]
     return Attribution(
         operator=_spread(operator, known, size).astype(np.int64),
         frame=_spread(frame, known, size).astype(np.int64),
-        stage=_spread(_in_spans(place, stage_spans), known, size).astype(np.int32),
+        stage=_spread(stages_at(marks, place), known, size).astype(np.int32),
         step=_spread(
             _in_spans(place, [(i, step.span) for i, step in enumerate(marks.steps)]), known, size
         ).astype(np.int32),
@@ -104,6 +103,12 @@ def _spread(values: NDArray[np.int_] | I64 | I32, rows: I64, size: int) -> I64:
     result = np.full(size, NONE, np.int64)
     result[rows] = values
     return result
+
+
+def stages_at(marks: Marks, place: HostPlaces) -> I32:
+    """The stage around each place, as an index into ``marks.stages``; -1 outside of all."""
+    spans = [(index, span) for index, stage in enumerate(marks.stages) for span in stage.spans]
+    return _in_spans(place, spans)
 
 
 def operators_at(trace: Trace, place: HostPlaces) -> I64:

@@ -11,19 +11,20 @@ import numpy as np
 
 from stepscope.analyse.analysis import Analysis, analyse
 from stepscope.analyse.annotation_table import annotation_rows
+from stepscope.analyse.engaged import engaged
 from stepscope.analyse.findings import rank_findings, skew_findings
 from stepscope.analyse.kernel_table import category_rows, kernel_rows
 from stepscope.analyse.memory import memory_points, memory_samples
 from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import (
     REPORT_SCHEMA_VERSION,
-    EngagedView,
     RankReport,
     Report,
     RunSummary,
     StageRow,
     Trust,
 )
+from stepscope.analyse.stage_flops import above_peak, stage_flops, with_flops
 from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
 from stepscope.analyse.step_view import step_rows
 from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
@@ -48,6 +49,8 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
     """Everything that is said of one trace."""
     found = analyse(trace)
     stages = stage_rows(found)
+    flops = stage_flops(found, stages)
+    stages = with_flops(stages, flops)
     steps, statistics = step_rows(found)
     rank = RankReport(
         rank=trace.rank or 0,
@@ -61,7 +64,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         categories=category_rows(found),
         transfers=transfer_rows(found),
         kernels=kernel_rows(found),
-        engaged=EngagedView(attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0),
+        engaged=engaged(trace, found.busy_ns),
         attributed_share=_attributed_share(found),
         outside_kernel_count=int(
             np.count_nonzero(found.attribution.stage[: found.work.kernel_count] == NONE)
@@ -74,7 +77,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
     )
     return AnalysedTrace(
         rank=replace(rank, findings=rank_findings(found, rank)),
-        untrusted=trust_reasons(trace, found.work, found.linking),
+        untrusted=(*trust_reasons(trace, found.work, found.linking), *above_peak(stages, flops)),
         warnings=_warnings(found),
         incomplete=incomplete_reasons(trace, found.work),
         has_host_events=len(trace.operators.start_ns) + len(trace.annotations.start_ns) > 0,

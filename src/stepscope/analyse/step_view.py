@@ -66,9 +66,7 @@ def _with_outlier(
     if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
         return row
     causes = list(_differences(found, rows, position, statistics.median_ms))
-    return replace(
-        row, outlier=f"{ratio:.2g} times the median: {'; '.join(causes) or 'nothing else differs'}"
-    )
+    return replace(row, outlier="; ".join(causes) or "nothing else in it differs")
 
 
 def _differences(found: Analysis, rows: list[StepRow], position: int, median_ms: float) -> Iterable[str]:
