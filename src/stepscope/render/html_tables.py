@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
@@ -112,7 +113,7 @@ def _cell(column: Column, value: Value) -> Cell:
     if column.kind.numeric:
         number = value if isinstance(value, int | float) else None
         css = "number" if column.kind is not Kind.SHARE else "number with-bar"
-        bar = min(max(number, 0.0), 1.0) * 100 if column.kind is Kind.SHARE and number is not None else None
+        bar = units.clamped(number) * 100 if column.kind is Kind.SHARE and number is not None else None
         return Cell(text=text, sort=_sort_key(number), numeric=True, css=css, bar=bar)
     short = sentence(text)
     return Cell(text=short, sort=short.lower(), code=column.kind is Kind.CODE)
@@ -120,7 +121,7 @@ def _cell(column: Column, value: Value) -> Cell:
 
 def _sort_key(number: float | None) -> str:
     """What the script compares: whole numbers exactly, others to eight digits, nothing for nothing."""
-    if number is None:
+    if number is None or not math.isfinite(number):
         return ""
     return str(number) if isinstance(number, int) else f"{number:.8g}"
 
