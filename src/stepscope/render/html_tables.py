@@ -13,10 +13,10 @@ from stepscope.render import rank_tables, units
 from stepscope.render.names import sentence, shorten, shorten_kernels, shorten_path, visible
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
-_KERNEL_WIDTH = 54
+_KERNEL_WIDTH = 50
 _LONGEST_NAME = 700
 _LONGEST_PATH = 1500
-_SOURCE_WIDTH = 60
+_SOURCE_WIDTH = 56
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
