@@ -188,8 +188,11 @@ def test_copies_have_a_direction_and_pinned_memory_is_told(tmp_path: Path) -> No
     def copy(name: str, ts: float, category: str = "gpu_memcpy") -> dict[str, Any]:
         return kernel(1, ts=ts, name=name, bytes=64) | {"cat": category}
 
-    names = ["Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)",
-             "Memcpy DtoD (Device -> Device)", "CopyHostToDevice", "Memcpy PtoP", "Memcpy M2D(HOST -> DEVICE)", "odd"]  # fmt: skip
+    names = [
+        "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)",
+        "Memcpy DtoD (Device -> Device)",
+        "CopyHostToDevice", "Memcpy PtoP", "Memcpy M2D(HOST -> DEVICE)", "odd",
+    ]  # fmt: skip
     events = [copy(name, ts) for ts, name in enumerate(names)] + [copy("Memset (Device)", 99, "gpu_memset")]
 
     copies = read(tmp_path, events).copies

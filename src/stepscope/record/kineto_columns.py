@@ -157,7 +157,7 @@ class KinetoColumns:
     def _add_process_labels(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.ph == "M" and event.name == "process_name" and event.args is not None:
-                self.process_labels.add(str(event.args.label))
+                self.process_labels.add(str(_parsed(event.args.label)))
 
     def _add_counters(self, events: Sequence[Event]) -> None:
         """Allocator samples: two counters, device -1 for host memory."""
@@ -232,7 +232,7 @@ def shapes_text(dims: bytes, types: bytes, concrete: bytes) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def _parsed(raw: bytes) -> object:
+def _parsed(raw: bytes | msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(raw or b"[]")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
