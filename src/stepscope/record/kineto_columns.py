@@ -205,8 +205,12 @@ class KinetoColumns:
 
     def _identifiers(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         """Process and thread ids; a text gets a negative number of its own, below -1."""
-        column = np.array(values)
-        return column if column.dtype == _I64 else self._odd_ids(values)
+        if set(map(type, values)) != {int}:
+            return self._odd_ids(values)
+        try:
+            return np.array(values, _I64)
+        except OverflowError:
+            return self._odd_ids(values)
 
     def _odd_ids(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         numbers = (whole_number(value) for value in values)
