@@ -146,10 +146,12 @@ def value_of(provider: atheris.FuzzedDataProvider) -> object:
 
 def write_dictionary() -> Path:
     """Words of the format, for the fuzzer to put together."""
-    words = ['"traceEvents":[', '"ph":"X"', '"cat":"kernel"', '"cat":"cpu_op"', '"cat":"gpu_memcpy"', '"args":{',
-             '"cat":"python_function"', '"ts":', '"dur":', '"tid":"', '"pid":', '"grid":[1,1,1]', '"stream":', "NaN",
-             '"Input Dims":[[', '"stepscope":true', '"baseTimeNanoseconds":', '"distributedInfo":{"rank":', "1e308",
-             '"deviceProperties":[{"id":', "9007199254740993", "1796031044439059.422", "},{", "],", "\\u0000"]  # fmt: skip
+    words = [
+        '"traceEvents":[', '"ph":"X"', '"cat":"kernel"', '"cat":"cpu_op"', '"cat":"gpu_memcpy"', '"args":{',
+        '"cat":"python_function"', '"ts":', '"dur":', '"tid":"', '"pid":', '"grid":[1,1,1]', '"stream":', "NaN",
+        '"Input Dims":[[', '"stepscope":true', '"baseTimeNanoseconds":', '"distributedInfo":{"rank":', "1e308",
+        '"deviceProperties":[{"id":', "9007199254740993", "1796031044439059.422", "},{", "],", "\\u0000",
+    ]  # fmt: skip
     path = SCRATCH / "words.dict"
     path.write_text("".join(f"{json.dumps(word)}\n" for word in words))
     return path

@@ -306,3 +306,12 @@ def test_traces_larger_than_a_block_are_cut_between_events(tmp_path: Path) -> No
         trace = read_trace(write(tmp_path / f"{name}.json.gz", layout(document(events))))
         assert trace.kernels.correlation.tolist() == list(range(6000))
         assert trace.warnings == ()
+
+
+def test_unix_times_are_exact_wherever_the_metadata_ends(tmp_path: Path) -> None:
+    """A header of about one block leaves few or no events in it to look at; their times are exact all the same."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": "TS", "dur": 1}
+    for filler in range(524_200, 524_290, 5):
+        text = compact(document([event], {"x": "y" * filler})).replace('"TS"', "1796031044439059.421")
+        start_ns = read_trace(write(tmp_path / "t.json", text)).operators.start_ns
+        assert start_ns.tolist() == [1796031044439059421]
