@@ -147,8 +147,9 @@ def value_of(provider: atheris.FuzzedDataProvider) -> object:
 def write_dictionary() -> Path:
     """Words of the format, for the fuzzer to put together."""
     words = [
-        '"traceEvents":[', '"ph":"X"', '"cat":"kernel"', '"cat":"cpu_op"', '"cat":"gpu_memcpy"', '"args":{',
-        '"cat":"python_function"', '"ts":', '"dur":', '"tid":"', '"pid":', '"grid":[1,1,1]', '"stream":', "NaN",
+        '"traceEvents":[', '"ph":"X"', '"cat":"kernel"', '"cat":"cpu_op"', '"cat":"gpu_memcpy"',
+        '"cat":"python_function"', '"ts":', '"dur":', '"tid":"', '"pid":', '"grid":[1,1,1]', '"stream":',
+        "NaN", '"args":{',
         '"Input Dims":[[', '"stepscope":true', '"baseTimeNanoseconds":', '"distributedInfo":{"rank":', "1e308",
         '"deviceProperties":[{"id":', "9007199254740993", "1796031044439059.422", "},{", "],", "\\u0000",
     ]  # fmt: skip

@@ -309,7 +309,7 @@ def test_traces_larger_than_a_block_are_cut_between_events(tmp_path: Path) -> No
 
 
 def test_unix_times_are_exact_wherever_the_metadata_ends(tmp_path: Path) -> None:
-    """A header of about one block leaves few or no events in it to look at; their times are exact all the same."""
+    """A header of about one block may leave no event in it to look at; times are exact all the same."""
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": "TS", "dur": 1}
     for filler in range(524_200, 524_290, 5):
         text = compact(document([event], {"x": "y" * filler})).replace('"TS"', "1796031044439059.421")
