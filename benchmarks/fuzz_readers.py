@@ -151,7 +151,7 @@ def write_dictionary() -> Path:
         '"cat":"python_function"', '"ts":', '"dur":', '"tid":"', '"pid":', '"grid":[1,1,1]', '"stream":',
         "NaN", '"args":{',
         '"Input Dims":[[', '"stepscope":true', '"baseTimeNanoseconds":', '"distributedInfo":{"rank":', "1e308",
-        '"deviceProperties":[{"id":', "9007199254740993", "1796031044439059.422", "},{", "],", "\\u0000",
+        '"deviceProperties":[{"id":', "9007199254740993", "1796031044439059.422", "},{", "],",
     ]  # fmt: skip
     path = SCRATCH / "words.dict"
     path.write_text("".join(f"{json.dumps(word)}\n" for word in words))
