@@ -149,8 +149,8 @@ def write_dictionary() -> Path:
     words = [
         '"traceEvents":[', '"ph":"X"', '"cat":"kernel"', '"cat":"cpu_op"', '"cat":"gpu_memcpy"',
         '"cat":"python_function"', '"ts":', '"dur":', '"tid":"', '"pid":', '"grid":[1,1,1]', '"stream":',
-        "NaN", '"args":{',
-        '"Input Dims":[[', '"stepscope":true', '"baseTimeNanoseconds":', '"distributedInfo":{"rank":', "1e308",
+        "NaN", "1e308", '"args":{',
+        '"Input Dims":[[', '"stepscope":true', '"baseTimeNanoseconds":', '"distributedInfo":{"rank":',
         '"deviceProperties":[{"id":', "9007199254740993", "1796031044439059.422", "},{", "],",
     ]  # fmt: skip
     path = SCRATCH / "words.dict"
