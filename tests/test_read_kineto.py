@@ -315,3 +315,12 @@ def test_unix_times_are_exact_wherever_the_metadata_ends(tmp_path: Path) -> None
         text = compact(document([event], {"x": "y" * filler})).replace('"TS"', "1796031044439059.421")
         start_ns = read_trace(write(tmp_path / "t.json", text)).operators.start_ns
         assert start_ns.tolist() == [1796031044439059421]
+
+
+def test_kernels_belong_to_the_process_that_launched_them(tmp_path: Path) -> None:
+    """In a file merged from two processes, correlation tells whose a kernel is."""
+    events = [launch(1), launch(2) | {"pid": 900}, kernel(2, ts=1), kernel(1, ts=2), kernel(99, ts=3)]
+
+    trace = read(tmp_path, events)
+    assert [trace.processes[i] for i in trace.kernels.process][:2] == [900, PID]
+    assert set(trace.kernels.process.tolist()) <= {0, 1}
