@@ -135,6 +135,6 @@ def test_each_graph_launch_is_one_replay(view) -> None:
 
 def test_a_trace_without_work_engages_nothing(view) -> None:
     """Nothing seen is said as nothing."""
-    assert view(event("user_annotation", "DenoisingStage", 0, 5)) == EngagedView(
-        attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0
-    )
+    nothing = EngagedView(attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0)
+
+    assert view(event("user_annotation", "DenoisingStage", 0, 5)) == nothing
