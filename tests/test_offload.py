@@ -136,23 +136,22 @@ def test_sequential_offloading_is_recognised() -> None:
     assert (transfer.component, transfer.count, transfer.bytes) == ("transformer", 3, 3 * BYTES)
 
 
-def test_offloading_a_compiled_part_adds_no_graph() -> None:
-    """Hooks inside a compiled region are wrapped without a new break or a recompilation."""
+@pytest.mark.parametrize("pattern", [(False, True, False), (True, False, True)])
+def test_offloading_a_compiled_part_adds_no_graph(pattern: tuple[bool, ...]) -> None:
+    """Hooks inside a compiled region are wrapped and unwrapped without a new break or a recompilation."""
     from test_survival import compile_counts
 
-    def counted(observed: bool) -> list[int]:
+    def counted(observed: tuple[bool, ...]) -> list[int]:
         torch._dynamo.reset()
         pipeline = Pipeline()
         group_offloaded(pipeline.transformer)
         pipeline.transformer.compile(backend="eager")
         before = compile_counts()
-        pipeline()
-        for _ in range(2):
-            if observed:
+        for this in observed:
+            if this:
                 observe(pipeline, pipeline)
             else:
                 pipeline()
-        pipeline()
         return [after - start for after, start in zip(compile_counts(), before, strict=True)]
 
-    assert counted(observed=True) == counted(observed=False)
+    assert counted(pattern) == counted((False, False, False))

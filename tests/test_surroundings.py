@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from diffusers.models import attention_dispatch
 
 import pipelines
 from stepscope.capture import memory
@@ -117,8 +118,10 @@ def test_a_replayed_graph_is_counted(sd: Any, monkeypatch: pytest.MonkeyPatch) -
     assert observed.unsteady == ("1 CUDA graph captured",)
 
 
-def test_engaged_names_attention_and_compiled_modules(sd: Any) -> None:
+def test_engaged_names_attention_and_compiled_modules(sd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dispatcher's backend for new models, the processor's class for older ones."""
+    registry = attention_dispatch._AttentionBackendRegistry
+    monkeypatch.setattr(registry, "_active_backend", registry._active_backend)  # setting one sets it for all
     flux = pipelines.flux()
     assert attention_backend([flux.transformer]) == "native"
     flux.transformer.set_attention_backend("_native_math")
@@ -128,6 +131,14 @@ def test_engaged_names_attention_and_compiled_modules(sd: Any) -> None:
     for block in flux.transformer.transformer_blocks:
         block.compile(backend="eager")
     assert compiled_modules([flux.transformer, torch.compile(sd.vae, backend="eager")]) == 2
+
+
+def test_the_attention_engaged_is_the_denoisers(sd: Any) -> None:
+    """An autoencoder's attention says nothing about the loop."""
+    flux = pipelines.flux()
+
+    assert observe(flux, lambda: pipelines.flux_call(flux)).run.engaged.attention == "native"
+    assert observe(sd, lambda: pipelines.sd(sd)).run.engaged.attention == "AttnProcessor2_0"
 
 
 def numbers() -> list[float]:

@@ -61,6 +61,11 @@ class ActiveCall:
         """Whether any part of the pipeline takes scheduler steps."""
         return bool(self._by_class)
 
+    def denoisers(self) -> list[Any]:
+        """The modules that predict noise."""
+        calls = ((module, self._table.get(id(module), {}).get("__call__")) for _, module in self.modules)
+        return [module for module, known in calls if known is not None and known.kind is CallKind.FORWARD]
+
     def known(self, instance: Any, attribute: str) -> Known | None:
         """What this method of this instance is to the observed pipeline; None: not one of its parts."""
         methods = self._table.get(id(instance))

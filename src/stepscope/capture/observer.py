@@ -176,7 +176,7 @@ class CallInProgress:
         modules = [module for _, module in self.call.modules]
         compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
         return Engaged(
-            attention=attention_backend(modules),
+            attention=attention_backend(self.call.denoisers()),
             compiled_modules=compiled_modules(modules),
             compile_events=compiled,
             graph_replays=self.call.graph_replays,
