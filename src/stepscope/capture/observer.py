@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
+from stepscope.capture.blocks import blocks_of
 from stepscope.capture.clock import DeviceClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
 from stepscope.capture.devices import clock_for
@@ -69,6 +70,8 @@ class Observer:
             methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
             if methods:
                 self._add(parts, part, methods)
+        for _, block, methods in blocks_of(pipeline):
+            self._add(parts, block, methods)
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
         return parts
