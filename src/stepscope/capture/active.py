@@ -79,6 +79,10 @@ class ActiveCall:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
         if self.watchers and (kind is not self._last_kind or self.every_call):
+            probe = self.clock.mark()
+            if probe is None:  # a watcher may wait for the device, which would break the capture
+                return False
+            self.clock.release([probe])
             for watcher in self.watchers:
                 watcher.before(kind)
         self._last_kind = kind
