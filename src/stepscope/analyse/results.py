@@ -236,6 +236,17 @@ class EngagedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationRow:
+    """All ranges of one name that the recorder was given, and what was launched inside them."""
+
+    name: str
+    count: int
+    host_ms: float
+    kernel_count: int
+    gpu_busy_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPoint:
     """Allocated device memory over time, thinned for drawing."""
 
@@ -284,6 +295,7 @@ class RankReport:
     outside_kernel_count: int = 0  # kernels in no stage
     step_statistics: StepStatistics | None = None
     dominant_stage: str | None = None
+    annotations: tuple[AnnotationRow, ...] = ()
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()
     findings: tuple[Finding, ...] = ()

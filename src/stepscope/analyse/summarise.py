@@ -38,7 +38,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         profiler_pause_ms=dump.profiler_pause_ms,
         rank=dump.rank,
         environment=flatten(_environment(dump)),
-        workload=flatten({**dump.meta, **dump.workload}),
+        workload=flatten({**dump.meta, **dump.workload, **_warmup(dump)}),
         engaged=flatten(dump.engaged),
         peak_memory_bytes=_peak_memory_bytes(dump),
         incomplete_reason=dump.incomplete_reason,
@@ -133,6 +133,12 @@ def _environment(dump: PerfDump) -> dict[str, Any]:
     if dump.clock is not None:
         environment["clock"] = dump.clock
     return environment
+
+
+def _warmup(dump: PerfDump) -> dict[str, Any]:
+    """How the run was warmed up; nothing where the recorder does not say."""
+    known = dump.warmup or {}
+    return {f"warmup.{key}": known.get(key) for key in ("requests", "steady")}
 
 
 def _peak_memory_bytes(dump: PerfDump) -> int | None:

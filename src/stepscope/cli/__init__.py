@@ -9,12 +9,21 @@ from collections.abc import Sequence
 
 from stepscope import __version__
 from stepscope.cli.command import Command
+from stepscope.cli.compare import CompareCommand
+from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
+from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.model.errors import StepscopeError
 
-COMMANDS: tuple[Command, ...] = (GenerateCommand(), SchemaCommand())
+COMMANDS: tuple[Command, ...] = (
+    GenerateCommand(),
+    ReportCommand(),
+    CompareCommand(),
+    GateCommand(),
+    SchemaCommand(),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -54,6 +54,8 @@ def answer(report: Report) -> Answer:
     """The sentences for ``report``."""
     rank, finding = top_finding(report)
     lines = [*_time_lines(report), *_gpu_lines(report), *_kernel_lines(report)]
+    order = list(dict.fromkeys(line.label for line in lines))
+    lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
     return Answer(
         trusted=report.trust.ok,
         verdict="TRUSTED" if report.trust.ok else "UNTRUSTED",

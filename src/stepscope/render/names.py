@@ -17,6 +17,7 @@ _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+\w*")
 _NOISE = frozenset({"array", "char", "int", "unsigned", "const", "TrivialOffsetCalculator", "lambda"})
 _LAMBDA = re.compile(r"(?:::operator(?: const)?|::\{lambda[^{}]*\})+")
 _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
+_NO_NAME = "(no name)"
 _LONGEST_PARSED = 20_000  # characters; a longer name is cut before it is looked at
 
 
@@ -72,7 +73,7 @@ def shorten_kernels(names: Sequence[str], width: int) -> list[str]:
     Return type, parameters and namespaces go first. Where template arguments do not fit, those stay that
     tell a name from the others of the same template.
     """
-    simplified = [simplify_kernel(name) for name in names]
+    simplified = [simplify_kernel(name) if name.strip() else _NO_NAME for name in names]
     tokens = _rarity_of_tokens(simplified)
     fitted = [_fit(text, tokens, width) for text in simplified]
     return _told_apart(names, simplified, fitted, width)

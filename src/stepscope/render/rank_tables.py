@@ -95,7 +95,7 @@ IDLE_WORDS = {
     "host_late": "the host launched late",
     "synchronising": "the host waited in a synchronising call",
     "allocation": "memory was being allocated",
-    "start_end": "start and end of the trace",
+    "start_end": "between kernels queued in time",
 }
 """Idle causes in words; an unknown cause is shown as it is."""
 

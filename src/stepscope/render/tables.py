@@ -30,6 +30,7 @@ class Kind(Enum):
     FLAG = "flag"
     MARK = "mark"  # a flag that is only worth a word where it is set
     DIMENSIONS = "dimensions"
+    AMOUNT = "amount"  # a number written with its unit already: aligned right
 
     @property
     def numeric(self) -> bool:
@@ -135,4 +136,5 @@ _FORMATS: dict[Kind, Callable[..., str]] = {
     Kind.FLAG: units.yes_no,
     Kind.MARK: _mark,
     Kind.DIMENSIONS: units.dimensions,
+    Kind.AMOUNT: _text,
 }

@@ -50,6 +50,11 @@ def duration(value_ms: float | None) -> str:
     return f"{number(value_ms)} ms"
 
 
+def round_time(value_ms: float) -> str:
+    """A round time, as an axis has it: 500 ms, 2.5 s."""
+    return f"{value_ms / 1e3:,g} s" if abs(value_ms) >= _SECONDS_FROM_MS else f"{value_ms:,g} ms"
+
+
 def share(value: float | None) -> str:
     """A share of 0 to 1 as a percentage with one decimal: 95.4 %."""
     if value is None or not math.isfinite(value):
@@ -99,3 +104,24 @@ def yes_no(value: bool | None) -> str:
 def counted(amount: int, noun: str, plural: str | None = None) -> str:
     """A count with its noun: 1 step, 50 steps."""
     return f"{count(amount)} {noun if amount == 1 else plural or noun + 's'}"
+
+
+def signed_share(value: float | None) -> str:
+    """A change relative to a base, with its sign: +3.2 %."""
+    if value is None or not math.isfinite(value):
+        return NOT_KNOWN
+    return f"{value * 100:+,.1f} %"
+
+
+def signed_milliseconds(value_ms: float | None) -> str:
+    """A difference of durations for a table cell, with its sign and without its unit."""
+    if value_ms is None or not math.isfinite(value_ms):
+        return NOT_KNOWN
+    return f"+{number(value_ms)}" if value_ms > 0 else number(value_ms)
+
+
+def probability(value: float | None) -> str:
+    """A p-value as a statement: p = 0.034, p < 0.001."""
+    if value is None or not math.isfinite(value):
+        return f"p {NOT_KNOWN}"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

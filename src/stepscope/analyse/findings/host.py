@@ -1,0 +1,169 @@
+"""Rules about the host: what keeps the GPU waiting for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from stepscope.analyse.analysis import Analysis
+from stepscope.analyse.attribute import HostPlaces, operators_at, source_at, source_frames_at
+from stepscope.analyse.findings.thresholds import percent, severity, worth_telling
+from stepscope.analyse.grouping import group_by
+from stepscope.analyse.nesting import NONE
+from stepscope.analyse.results import Finding, RankReport
+from stepscope.analyse.step_statistics import OUTLIER_ABOVE
+from stepscope.analyse.transfers import operator_name
+from stepscope.model.trace import I64
+from stepscope.model.vocabulary import BoundBy
+
+TINY_KERNEL_NS = 10_000
+"""A kernel shorter than the time that one launch takes the host cannot keep the GPU busy."""
+
+_ASK_ONCE = (
+    "Keep the value on the host (a Python number computed before the loop), or ask once after the loop; "
+    "for schedulers: scheduler.set_begin_index(0). Only exposed idle time can be won."
+)
+
+
+def synchronisation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]:
+    """Calls inside steps that make the host wait for the device, by source, with the idle they expose."""
+    in_loop = _calls_in_steps(found)
+    if not len(in_loop):
+        return
+    calls = found.calls
+    exposed = np.bincount(
+        found.gaps.blocking[found.gaps.blocking != NONE],
+        weights=found.gaps.synchronising_ns[found.gaps.blocking != NONE],
+        minlength=len(calls),
+    )[in_loop]
+    place = HostPlaces(calls.process[in_loop], calls.thread[in_loop], calls.start_ns[in_loop])
+    frame, operator = source_frames_at(found.trace, place), operators_at(found.trace, place)
+    names = found.trace.frames.name
+    frame_name = np.where(frame != NONE, names[np.maximum(frame, 0)], NONE) if len(names) else frame
+    operator_names = found.trace.operators.name
+    asked_by = (
+        np.where(operator != NONE, operator_names[np.maximum(operator, 0)], NONE)
+        if len(operator_names)
+        else operator
+    )
+    groups = group_by((frame_name, np.where(frame_name == NONE, asked_by, NONE), calls.name[in_loop]))
+    costs = groups.total(exposed.astype(np.int64))
+    steps = len(found.marks.steps)
+    for index in np.argsort(-costs, kind="stable")[:3]:
+        first, count, cost_ns = int(groups.first[index]), int(groups.count[index]), int(costs[index])
+        if not worth_telling(found, cost_ns) and (count < steps or index != np.argmax(costs)):
+            continue
+        call = found.name(int(calls.name[in_loop[first]]))
+        by = operator_name(found.trace, int(operator[first]))
+        yield Finding(
+            id="host.sync_in_loop",
+            title=f"{call} makes the host wait inside the denoising loop",
+            evidence=(
+                f"{count} calls in {steps} steps{f', from {by}' if by else ''}; the GPU idle for "
+                f"{cost_ns / 1e6:.2f} ms because of them"
+            ),
+            cost_ms=cost_ns / 1e6,
+            source=source_at(found.trace, int(operator[first]), int(frame[first])),
+            remedy=_ASK_ONCE,
+            severity=severity(found, cost_ns),
+        )
+
+
+def host_bound_stages(found: Analysis, rank: RankReport) -> Iterable[Finding]:
+    """Stages in which the GPU mostly waits for launches."""
+    gaps = found.gaps
+    costs = []
+    for stage, window in zip(rank.stages, found.stage_windows, strict=True):
+        inside = (gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns)
+        costs.append(int(gaps.host_late_ns[inside].sum()) if stage.bound_by == BoundBy.HOST.value else 0)
+    if not found.devices or not worth_telling(found, sum(costs)):
+        return
+    worst = int(np.argmax(costs))
+    stage = rank.stages[worst]
+    rows = np.flatnonzero(found.attribution.stage[: found.work.kernel_count] == worst)
+    typical_ns = float(np.median(found.duration_ns[rows])) if len(rows) else 0.0
+    per_launch_us = stage.duration_ms * 1e3 / max(stage.launch_count, 1)
+    tiny = typical_ns < TINY_KERNEL_NS
+    others = [one.name for one, cost in zip(rank.stages, costs, strict=True) if cost and one is not stage]
+    yield Finding(
+        id="host.launch_bound" if tiny else "host.late",
+        title=f"{stage.name} is {'launch' if tiny else 'host'}-bound: the GPU waits for the host",
+        evidence=(
+            f"{stage.kernel_count:,} kernels of {typical_ns / 1e3:.1f} us (median), one launch every "
+            f"{per_launch_us:.0f} us; GPU idle {percent(stage.idle_ms, stage.duration_ms)} of the stage"
+            + (f"; also {', '.join(dict.fromkeys(others))}" if others else "")
+            + ("; recording Python stacks slows the host too" if found.trace.has_stacks else "")
+        ),
+        cost_ms=sum(costs) / 1e6,
+        source=None,
+        remedy=(
+            "Launch less: torch.compile of the repeated blocks (compile_repeated_blocks), CUDA graphs "
+            "(mode='reduce-overhead'), or a larger batch."
+            + (" Measure again without Python stacks." if found.trace.has_stacks else "")
+        ),
+    )
+
+
+def allocation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]:
+    """Idle time while the host allocated or freed device memory inside steps."""
+    gaps = found.gaps
+    inside = _gaps_in_steps(found)
+    cost_ns = int(gaps.allocation_ns[inside].sum())
+    if worth_telling(found, cost_ns):
+        yield Finding(
+            id="host.allocation_in_loop",
+            title="Device memory is allocated inside the denoising loop",
+            evidence=f"the GPU idle for {cost_ns / 1e6:.1f} ms while the host allocated or freed memory",
+            cost_ms=cost_ns / 1e6,
+            source=None,
+            remedy="Warm up with the same shapes, leave empty_cache() out of the loop, "
+            "or set expandable segments.",
+        )
+
+
+def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
+    """Steps much slower than the median, with what is different in them."""
+    statistics = rank.step_statistics
+    if statistics is None:
+        return
+    slow = [
+        row for row in rank.steps if row.outlier and row.duration_ms > OUTLIER_ABOVE * statistics.median_ms
+    ]
+    cost_ms = sum(row.duration_ms - statistics.median_ms for row in slow)
+    if slow and worth_telling(found, cost_ms * 1e6):
+        worst = max(slow, key=lambda row: row.duration_ms)
+        which = ", ".join(str(row.index) for row in slow)
+        yield Finding(
+            id="steps.slow",
+            title=f"Step{'s' if len(slow) > 1 else ''} {which} slower than the others",
+            evidence=(
+                f"step {worst.index} takes {worst.duration_ms:.1f} ms, "
+                f"{worst.duration_ms / statistics.median_ms:.1f} times the median: {worst.outlier}"
+            ),
+            cost_ms=cost_ms,
+            source=None,
+            remedy="What happens once (loading a library, compiling, autotuning) belongs into a warm-up run "
+            "with the same shapes; what happens in every run belongs out of the loop.",
+        )
+
+
+def _calls_in_steps(found: Analysis) -> I64:
+    """Rows of the blocking calls that begin inside a step, of any thread of its process."""
+    calls = found.calls
+    inside = np.zeros(len(calls), np.bool_)
+    for step in found.marks.steps:
+        inside |= (
+            (calls.process == step.span.process)
+            & (calls.start_ns >= step.span.start_ns)
+            & (calls.start_ns < step.span.end_ns)
+        )
+    return np.flatnonzero(inside)
+
+
+def _gaps_in_steps(found: Analysis) -> I64:
+    gaps = found.gaps
+    inside = np.zeros(len(gaps), np.bool_)
+    for window in found.step_windows:
+        inside |= (gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns)
+    return np.flatnonzero(inside)

@@ -1,0 +1,65 @@
+"""Where a command's result goes: to the terminal, or whole into a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    """``--format`` (the first is the default) and ``--output``."""
+    parser.add_argument(
+        "--format",
+        choices=formats,
+        help=f"default: by the suffix of --output, else {formats[0]}",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="write there instead of to the terminal"
+    )
+
+
+def chosen_format(arguments: argparse.Namespace, formats: Sequence[str]) -> str:
+    """The format asked for, else the one that the suffix of ``--output`` stands for, else the first."""
+    if arguments.format:
+        return str(arguments.format)
+    suffixes = {
+        ".json": ("json",), ".md": ("markdown", "md"), ".html": ("html",), ".xml": ("junit",),
+        ".csv": ("csv",),
+    }  # fmt: skip
+    suffix = arguments.output.suffix.lower() if arguments.output else ""
+    return next((name for name in suffixes.get(suffix, ()) if name in formats), formats[0])
+
+
+def colour_wanted() -> bool:
+    """Whether standard output is a terminal that takes colour."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width(most: int = 110) -> int:
+    """Columns to use: the terminal's, at most ``most``; ``most`` on a pipe."""
+    if not sys.stdout.isatty():
+        return most
+    try:
+        return max(60, min(os.get_terminal_size(sys.stdout.fileno()).columns, most))
+    except OSError:
+        return most
+
+
+def deliver(text: str, path: Path | None) -> None:
+    """Print ``text``, or write it whole to ``path`` and say where on standard error.
+
+    Raises:
+        RunFailedError: the file cannot be written.
+
+    """
+    if path is None:
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        return
+    from stepscope.record.atomic import write_atomic
+
+    write_atomic(path, text.encode("utf-8", "backslashreplace"))
+    print(f"stepscope: written to {path.resolve()}", file=sys.stderr)

@@ -1,0 +1,327 @@
+"""Charts of the HTML page as plain numbers: where each mark stands in per cent, and what it says.
+
+Positions in per cent let the drawing follow the page's width while its text keeps its size. Every mark has a
+reading in words, which the page shows on hover and reads out under the arrow keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepscope.analyse.results import RankReport, RunSummary, StepRow, StepStatistics, StepTime
+from stepscope.render import units
+from stepscope.render.names import sentence
+
+_AREA_HEIGHT = 100.0  # of an area's own coordinate system, which is stretched to its lane
+_MOST_BARS = 1000
+_TICKS = 7
+_MOST_READINGS = 150
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A bar: its place in per cent of the lane, and the class that draws it."""
+
+    left: float
+    width: float
+    height: float = 100.0
+    css: str = "bar"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the chart says at a place."""
+
+    at: float  # per cent
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One row of a chart: a label and what is drawn beside it."""
+
+    label: str
+    note: str = ""
+    marks: tuple[Mark, ...] = ()
+    area: str = ""  # an SVG path in 1000 x 100
+    level: float | None = None  # a line across, in per cent from below
+    tall: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A figure: lanes over one axis. ``summary`` says in a sentence what it shows."""
+
+    id: str
+    title: str
+    summary: str
+    lanes: tuple[Lane, ...]
+    ticks: tuple[Reading, ...]
+    readings: tuple[Reading, ...]
+    legend: tuple[tuple[str, str], ...] = ()  # css class, what it means
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """``value`` in per cent of the axis."""
+        span = self.high - self.low
+        return round((value - self.low) / span * 100, 3) if span > 0 else 0.0
+
+
+def run_waterfall(run: RunSummary, prefix: str) -> Chart | None:
+    """The run's stages one after the other; gaps between them are in the total, not in the drawing."""
+    if not run.stages or run.total_ms <= 0:
+        return None
+    scale = _Scale(low=0.0, high=max(run.total_ms, sum(stage.duration_ms for stage in run.stages)))
+    lanes, readings, start = [], [], 0.0
+    for stage in run.stages:
+        left, width = scale.at(start), scale.at(stage.duration_ms)
+        note = f"{units.duration(stage.duration_ms)}, {units.share(stage.share)}"
+        css = "bar strong" if stage.name == run.dominant_stage else "bar"
+        lanes.append(
+            Lane(label=sentence(stage.name, 60), note=note, marks=(Mark(left=left, width=width, css=css),))
+        )
+        readings.append(Reading(at=round(left + width / 2, 3), text=f"{sentence(stage.name, 60)}: {note}"))
+        start += stage.duration_ms
+    return Chart(
+        id=f"{prefix}-waterfall",
+        title="Stages in order",
+        summary=f"{units.counted(len(lanes), 'stage')} of {units.duration(run.total_ms)}; "
+        f"{sentence(run.dominant_stage or 'none', 60)} dominates. The stage table has the numbers.",
+        lanes=tuple(lanes),
+        ticks=_ticks(scale),
+        readings=tuple(readings),
+    )
+
+
+def step_bars(
+    steps: Sequence[StepTime | StepRow], statistics: StepStatistics | None, prefix: str
+) -> Chart | None:
+    """One bar a step from zero up, the median as a line, what differs hatched."""
+    longest = max((step.duration_ms for step in steps), default=0.0)
+    if len(steps) < 2 or longest <= 0:
+        return None
+    shown = steps[:_MOST_BARS]
+    each = 100 / len(shown)
+    marks = tuple(
+        Mark(
+            left=round(at * each + each * 0.1, 3),
+            width=round(each * 0.8, 3),
+            height=round(step.duration_ms / longest * 100, 2),
+            css=_step_css(step),
+        )
+        for at, step in enumerate(shown)
+    )
+    readings = tuple(
+        Reading(at=round((at + 0.5) * each, 3), text=_step_reading(step)) for at, step in enumerate(shown)
+    )
+    median = statistics.median_ms if statistics else None
+    note = f"0 to {units.duration(longest)}" + (f", line: median {units.duration(median)}" if median else "")
+    level = round(median / longest * 100, 2) if median else None
+    return Chart(
+        id=f"{prefix}-bars",
+        title="Denoising steps",
+        summary=_steps_summary(steps, statistics),
+        lanes=(Lane(label="duration", note=note, marks=marks, level=level, tall=True),),
+        ticks=_step_ticks(shown, each),
+        readings=readings,
+        legend=_step_legend(shown),
+    )
+
+
+def _step_css(step: StepTime | StepRow) -> str:
+    if step.outlier:
+        return "bar outlier"
+    if isinstance(step, StepTime) and step.work != "computed":
+        return "bar skipped"
+    return "bar traced" if isinstance(step, StepTime) and step.traced else "bar"
+
+
+def _step_legend(steps: Sequence[StepTime | StepRow]) -> tuple[tuple[str, str], ...]:
+    seen = {_step_css(step) for step in steps}
+    meanings = (
+        ("bar outlier", "differs, hatched"),
+        ("bar skipped", "not fully computed, outlined"),
+        ("bar traced", "under a profiler, paler"),
+    )
+    found = tuple((css, meaning) for css, meaning in meanings if css in seen)
+    return (("bar", "step"), *found) if found else ()
+
+
+def _step_reading(step: StepTime | StepRow) -> str:
+    parts = [f"step {step.index}: {units.duration(step.duration_ms)}"]
+    if isinstance(step, StepTime):
+        parts += [step.work] if step.work != "computed" else []
+        parts += ["traced"] if step.traced else []
+        parts += ["profiler warm-up"] if step.profiler_warmup else []
+    else:
+        parts.append(f"GPU busy {units.duration(step.gpu_busy_ms)}")
+        parts.append(units.counted(step.kernel_count, "kernel"))
+    if step.outlier:
+        parts.append(step.outlier)
+    return sentence(", ".join(parts), 300)
+
+
+def _steps_summary(steps: Sequence[StepTime | StepRow], statistics: StepStatistics | None) -> str:
+    if statistics is None:
+        return f"{units.counted(len(steps), 'step')}. The step table has the numbers."
+    return (
+        f"{units.counted(len(steps), 'step')}, {'uniform' if statistics.uniform else 'not uniform'}: median "
+        f"{units.duration(statistics.median_ms)}, slowest step {statistics.slowest} with "
+        f"{units.duration(statistics.maximum_ms)}. The step table has the numbers."
+    )
+
+
+def _step_ticks(steps: Sequence[StepTime | StepRow], each: float) -> tuple[Reading, ...]:
+    stride = max(1, -(-len(steps) // 10))
+    return tuple(
+        Reading(at=round((at + 0.5) * each, 3), text=str(steps[at].index))
+        for at in range(0, len(steps), stride)
+    )
+
+
+def rank_timeline(rank: RankReport, prefix: str) -> Chart | None:
+    """Stages, steps, GPU busy and memory over one time axis."""
+    scale = _extent(rank)
+    if scale is None:
+        return None
+    lanes = [
+        *_stage_lanes(rank, scale),
+        *_step_lane(rank, scale),
+        *_busy_lane(rank, scale),
+        *_memory_lane(rank, scale),
+    ]
+    return Chart(
+        id=f"{prefix}-timeline",
+        title="Over time",
+        summary=_timeline_summary(rank),
+        lanes=tuple(lanes),
+        ticks=_ticks(scale),
+        readings=_timeline_readings(rank, scale),
+    )
+
+
+def _extent(rank: RankReport) -> _Scale | None:
+    ends = [stage.start_ms + stage.duration_ms for stage in rank.stages]
+    ends += [step.start_ms + step.duration_ms for step in rank.steps]
+    ends += [point.at_ms for point in rank.busy_over_time] + [point.at_ms for point in rank.memory]
+    starts = [stage.start_ms for stage in rank.stages] + [point.at_ms for point in rank.busy_over_time]
+    low = min([0.0, *starts])
+    return _Scale(low=low, high=max(ends)) if ends and max(ends) > low else None
+
+
+def _stage_lanes(rank: RankReport, scale: _Scale) -> list[Lane]:
+    """One lane a name: a stage that occurs twice has two bars in it."""
+    lanes = []
+    for name in dict.fromkeys(stage.name for stage in rank.stages):
+        found = [stage for stage in rank.stages if stage.name == name]
+        css = "bar strong" if name == rank.dominant_stage else "bar"
+        marks = tuple(
+            Mark(left=scale.at(stage.start_ms), width=scale.at(scale.low + stage.duration_ms), css=css)
+            for stage in found
+        )
+        note = f"{units.duration(found[0].duration_ms)}, {units.share(found[0].share)}"
+        note += f", {found[0].bound_by}-bound" if found[0].bound_by != "unknown" else ""
+        note = note if len(found) == 1 else f"{len(found)} times"
+        lanes.append(Lane(label=sentence(name, 60), note=sentence(note, 60), marks=marks))
+    return lanes
+
+
+def _step_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
+    if not any(step.start_ms for step in rank.steps):
+        return []
+    marks = tuple(
+        Mark(
+            left=scale.at(step.start_ms),
+            width=scale.at(scale.low + step.duration_ms),
+            css="bar outlier" if step.outlier else ("bar" if at % 2 else "bar traced"),
+        )
+        for at, step in enumerate(rank.steps[:_MOST_BARS])
+    )
+    return [Lane(label="steps", note=f"{rank.steps[0].index} to {rank.steps[-1].index}", marks=marks)]
+
+
+def _busy_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
+    points = [(scale.at(point.at_ms), point.busy_ratio) for point in rank.busy_over_time]
+    if len(points) < 2 or rank.gpu is None:
+        return []
+    return [
+        Lane(
+            label="GPU busy",
+            note=f"{units.share(rank.gpu.busy_ratio)}, 0 to 100 %",
+            area=_area(points),
+            tall=True,
+        )
+    ]
+
+
+def _memory_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
+    most = max((point.allocated_bytes for point in rank.memory), default=0)
+    if len(rank.memory) < 2 or most <= 0:
+        return []
+    points = [(scale.at(point.at_ms), point.allocated_bytes / most) for point in rank.memory]
+    return [Lane(label="memory", note=f"0 to {units.size(most)}", area=_area(points), tall=True)]
+
+
+def _area(points: Sequence[tuple[float, float]]) -> str:
+    """A stepped area in 1000 x 100: each value holds until the next place."""
+    steps = [f"M{points[0][0] * 10:g} {_AREA_HEIGHT:g}"]
+    for at, value in points:
+        steps.append(f"H{round(at * 10, 1):g}V{round((1 - min(max(value, 0.0), 1.0)) * _AREA_HEIGHT, 1):g}")
+    return "".join(steps) + f"H1000V{_AREA_HEIGHT:g}Z"
+
+
+def _timeline_summary(rank: RankReport) -> str:
+    busy = (
+        f"GPU busy {units.share(rank.gpu.busy_ratio)} of {units.duration(rank.gpu.span_ms)}"
+        if rank.gpu
+        else ""
+    )
+    stages = units.counted(len(rank.stages), "stage")
+    return f"{stages}, {units.counted(len(rank.steps), 'step')}. {busy}. The tables have the numbers."
+
+
+def _timeline_readings(rank: RankReport, scale: _Scale) -> tuple[Reading, ...]:
+    """At every slice of the busy line, else at every stage: where, how busy, how much memory."""
+    if not rank.busy_over_time:
+        return tuple(
+            Reading(
+                at=scale.at(stage.start_ms + stage.duration_ms / 2),
+                text=sentence(f"{stage.name}: {units.duration(stage.duration_ms)}", 100),
+            )
+            for stage in rank.stages
+        )
+    return tuple(
+        Reading(at=scale.at(point.at_ms), text=_reading_at(rank, point.at_ms, point.busy_ratio))
+        for point in rank.busy_over_time[:: max(1, len(rank.busy_over_time) // _MOST_READINGS)]
+    )
+
+
+def _reading_at(rank: RankReport, at_ms: float, busy: float) -> str:
+    parts = [f"at {units.duration(at_ms)}", f"GPU busy {units.share(busy)}"]
+    parts += [
+        stage.name for stage in rank.stages if stage.start_ms <= at_ms < stage.start_ms + stage.duration_ms
+    ]
+    parts += [f"step {s.index}" for s in rank.steps if s.start_ms <= at_ms < s.start_ms + s.duration_ms]
+    held = next((point for point in reversed(rank.memory) if point.at_ms <= at_ms), None)
+    parts += [f"{units.size(held.allocated_bytes)} allocated"] if held else []
+    return sentence(", ".join(parts), 200)
+
+
+def _ticks(scale: _Scale) -> tuple[Reading, ...]:
+    """A few round times along the axis."""
+    rough = (scale.high - scale.low) / _TICKS
+    magnitude = 10.0 ** (len(f"{int(rough)}") - 1) if rough >= 1 else 10.0 ** -len(f"{int(1 / rough)}")
+    step = next((factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= rough), rough)
+    first = int(scale.low // step)
+    values = [(first + at) * step for at in range(2 * _TICKS + 2)]
+    return tuple(
+        Reading(at=scale.at(value), text=units.round_time(value))
+        for value in values
+        if scale.low <= value <= scale.high
+    )

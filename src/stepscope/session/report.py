@@ -1,0 +1,133 @@
+"""Files in, report out: opens traces and perf dumps by what they are, analyses them, puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
+from stepscope.analyse.results import RankReport, Report, RunSummary
+from stepscope.analyse.summarise import summarise
+from stepscope.model.errors import StepscopeError, UnreadableInputError
+from stepscope.record.open import InputKind, read_trace, recognise
+from stepscope.record.perf_dump_reader import read_perf_dumps
+
+_SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
+_TRACES = frozenset({InputKind.KINETO, InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOutcome:
+    """The report of what could be read, and a line for each input of which something could not."""
+
+    report: Report
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Read:
+    """What has been read so far."""
+
+    sources: list[str] = field(default_factory=list)
+    runs: list[RunSummary] = field(default_factory=list)
+    traces: list[AnalysedTrace] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    errors: list[UnreadableInputError] = field(default_factory=list)
+
+
+def report_files(paths: Sequence[Path]) -> ReportOutcome:
+    """The report of traces, perf dumps and directories of them.
+
+    An input that cannot be read does not keep the others from being reported: it is a problem.
+
+    Raises:
+        UnreadableInputError: nothing could be read of any input.
+
+    """
+    read = _Read()
+    for path in paths:
+        _read_path(path, read)
+    if not read.runs and not read.traces:
+        raise _nothing(read.errors)
+    report = assemble(read.sources, read.runs, read.traces, tuple(str(error) for error in read.errors))
+    problems = [str(error) for error in read.errors]
+    problems += [f"{one.rank.path}: {text}" for one in read.traces for text in one.incomplete]
+    return ReportOutcome(report=report, problems=tuple(problems))
+
+
+def report_ranks(path: Path) -> tuple[RankReport, ...]:
+    """The rank reports of one trace file, for what builds on them.
+
+    Raises:
+        UnreadableInputError: it is no trace, or nothing in it can be read.
+
+    """
+    return (analyse_trace(read_trace(path)).rank,)
+
+
+def _read_path(path: Path, read: _Read) -> None:
+    """Read one input; of a directory, all traces and dumps in it."""
+    try:
+        kind = recognise(path)
+        if kind is InputKind.DIRECTORY:
+            _read_directory(path, read)
+        else:
+            _read_file(path, kind, read)
+    except UnreadableInputError as error:
+        read.errors.append(error)
+
+
+def _read_directory(directory: Path, read: _Read) -> None:
+    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path)) is not None]
+    usable = [(path, kind) for path, kind in known if kind in _TRACES or kind is InputKind.PERF_DUMP]
+    if not usable:
+        raise UnreadableInputError(
+            f"{directory} holds no trace and no perf dump.",
+            remedy="Record one with stepscope generate --profile --perf-dump-path perf.json.",
+        )
+    for path, _ in usable:
+        _read_path(path, read)
+
+
+def _read_file(path: Path, kind: InputKind, read: _Read) -> None:
+    if kind is InputKind.PERF_DUMP:
+        read.runs.extend(summarise(dump, path=str(path)) for dump in read_perf_dumps(path))
+    else:
+        read.traces.append(_analysed(path))
+    read.sources.append(str(path))
+
+
+def _analysed(path: Path) -> AnalysedTrace:
+    """One trace analysed. Only one trace's events are held at a time."""
+    found = analyse_trace(read_trace(path))
+    if found.rank.gpu is None and not found.rank.stages and not found.has_host_events:
+        raise UnreadableInputError(
+            f"{path} has no GPU events and no host events: there is nothing to report.",
+            remedy="Record CPU and GPU activity, and keep the profiler on while the pipeline runs.",
+        )
+    return found
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Regular files below a directory in order; hidden ones and directories of caches are left out."""
+    for path in sorted(directory.iterdir()):
+        if path.name.startswith(".") or path.name in _SKIPPED_DIRECTORIES:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from files_below(path)
+        elif path.is_file():
+            yield path
+
+
+def _kind(path: Path) -> InputKind | None:
+    try:
+        return recognise(path)
+    except StepscopeError:
+        return None
+
+
+def _nothing(errors: Sequence[UnreadableInputError]) -> UnreadableInputError:
+    if len(errors) == 1:
+        return errors[0]
+    return UnreadableInputError("nothing could be read: " + " ".join(error.message for error in errors))

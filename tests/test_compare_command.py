@@ -1,0 +1,174 @@
+"""The command: what goes in, what people see, and the exit status."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import jsonschema
+import numpy as np
+import pytest
+
+from dumps import DATA, sglang_json, stepscope_json
+from stepscope.cli import main
+from stepscope.render.compare_json import compare_schema
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write dumps into the working directory; golden files then hold no absolute path."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(name, document):
+        (tmp_path / name).write_text(json.dumps(document))
+        return name
+
+    return make
+
+
+def repeated(write, name, step_ms, *, seed, slow_step=None, **changes):
+    """Five runs of twenty steps with half a percent of noise."""
+    generator = np.random.default_rng(seed)
+    names = []
+    for index in range(5):
+        factor = float(generator.normal(1, 0.005))
+        steps = [step_ms * factor * float(each) for each in generator.normal(1, 0.005, 20)]
+        if slow_step is not None:
+            steps[slow_step] *= 1.5
+        names.append(write(f"{name}{index}.json", stepscope_json(steps, **changes)))
+    return names
+
+
+def test_repeated_runs_on_the_terminal(write, capsys, golden) -> None:
+    """The verdict first, with interval and p-value; the one step that changed; the rest in a line."""
+    base = repeated(write, "a", 350.0, seed=1)
+    new = repeated(write, "b", 350.0, seed=2, slow_step=7)
+    assert main(["compare", "--base", *base, "--new", *new]) == 0
+    golden("compare_repeated.txt", capsys.readouterr().out)
+
+
+def test_single_runs_as_markdown(write, capsys, golden) -> None:
+    """Three files: an overview, then one section each; threshold verdicts say that they are such."""
+    names = [
+        write(f"{n}.json", stepscope_json([ms] * 5)) for n, ms in (("a", 350.0), ("b", 271.0), ("c", 351.0))
+    ]
+    assert main(["compare", *names, "--format", "markdown"]) == 0
+    golden("compare_three.md", capsys.readouterr().out)
+
+
+def test_untrusted_engine_dump_on_the_terminal(write, capsys, golden) -> None:
+    """SGLang's dump with the profiler inside gets no verdict and no traceback."""
+    base = write("untraced.json", json.loads((DATA / "sglang_cpu_untraced.perf.json").read_text()))
+    new = write("traced.json", json.loads((DATA / "sglang_cpu_asked_3.perf.json").read_text()))
+    assert main(["compare", base, new]) == 0
+    golden("compare_untrusted.txt", capsys.readouterr().out)
+    assert main(["compare", base, new, "--fail-above", "50"]) == 1
+    assert main(["compare", base, new, "--anyway", "--fail-above", "50"]) == 0
+    assert main(["compare", base, new, "--anyway", "--fail-above", "30%"]) == 1
+
+
+def test_unlike_runs_are_refused_with_what_differs(write, capsys) -> None:
+    """Exit status 2 and every difference by name; --anyway shows the numbers with the differences on top."""
+    base = write("a.json", stepscope_json([350.0] * 10))
+    small = stepscope_json([90.0] * 8)
+    small["workload"]["height"] = 512
+    new = write("b.json", small)
+    assert main(["compare", base, new]) == 2
+    message = capsys.readouterr().err
+    assert "height 1024 against 512" in message
+    assert "--anyway" in message
+    assert main(["compare", base, new, "--anyway"]) == 0
+    assert "not alike: height 1024 against 512" in capsys.readouterr().out
+
+
+def test_fail_above_decides_the_status(write, capsys) -> None:
+    """Two percent slower fails above one and passes above five; the reason goes to standard error."""
+    base = repeated(write, "a", 350.0, seed=1)
+    new = repeated(write, "b", 350.0, seed=2, slow_step=7)
+    arguments = ["compare", ",".join(base), ",".join(new), "--fail-above"]
+    assert main([*arguments, "5"]) == 0
+    assert main([*arguments, "1"]) == 1
+    assert "more than the 1.0% allowed" in capsys.readouterr().err
+
+
+def test_json_keeps_its_schema(write, capsys) -> None:
+    """The JSON validates against the schema made from the types, and has the raw values."""
+    base = repeated(write, "a", 350.0, seed=1)
+    assert main(["compare", ",".join(base), base[0], "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, compare_schema())
+    assert len(document["comparisons"][0]["total"]["base"]["values"]) == 5
+    assert document["comparisons"][0]["basis"] == "thresholds"
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        assert not any(name in ("src", "href") for name, _ in attrs)
+
+
+def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
+    """A hostile dump adds no element to the page, and the page refers to nothing outside itself."""
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    documents = [sglang_json([350.0] * 5), sglang_json([350.0] * 5)]
+    for document, name in zip(documents, ("a", "b"), strict=True):
+        document["steps"][0]["name"] = hostile
+        document["meta"]["prompt"] = hostile + name
+    names = [write("a.json", documents[0]), write("<b>.json", documents[1])]
+    assert main(["compare", *names, "--output", "page.html"]) == 0
+    page = (tmp_path / "page.html").read_text()
+    tags = Tags()
+    tags.feed(page)
+    assert {"script", "img", "b"}.isdisjoint(tags.seen)
+    assert "&lt;script&gt;" in page
+    assert main(["compare", *names, "--output", "page.md"]) == 0
+    outside_code = re.sub("`[^`]*`", "", (tmp_path / "page.md").read_text())
+    assert "<script>" not in outside_code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a.json"],
+        [],
+        ["--base", "a.json"],
+        ["a.json", "--base", "a.json", "--new", "a.json"],
+        ["a.json", "none.json"],
+    ],
+)
+def test_wrong_calls_are_one_line_and_status_2(write, capsys, arguments) -> None:
+    """Too few files, half of a pair, a missing file: one line each, with what to do."""
+    write("a.json", stepscope_json([350.0] * 5))
+    assert main(["compare", *arguments]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_performance_log_is_one_side_of_repeated_runs(write, tmp_path, capsys) -> None:
+    """The lines of a performance.log are repeated runs."""
+    lines = [json.dumps(sglang_json([350.0 + i] * 5)) for i in range(3)]
+    (tmp_path / "performance.log").write_text("\n".join(lines))
+    assert main(["compare", "performance.log", "performance.log", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["base"]["runs"] == 3
+
+
+def test_a_run_folder_is_compared_by_its_dumps(write, tmp_path, capsys) -> None:
+    """A folder written with --run-dir stands for its runs; an empty one is refused."""
+    for name in ("one", "two", "empty"):
+        (tmp_path / name).mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name / "perf.json").write_text(json.dumps(stepscope_json([350.0] * 5)))
+    assert main(["compare", "one", "two", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["base"]["label"] == "one"
+    assert main(["compare", "one", "empty"]) == 2
+
+
+def test_nothing_of_a_terminal_escape_gets_through(write, capsys) -> None:
+    """A stage name cannot move the cursor."""
+    document = sglang_json([350.0] * 5)
+    document["steps"][0]["name"] = "\x1b[2Jgone"
+    name = write("a.json", document)
+    assert main(["compare", name, name]) == 0
+    assert "\x1b" not in capsys.readouterr().out
