@@ -19,6 +19,7 @@ class Piece:
     stage: str | None  # None: a pause or a transfer, which belong to no stage
     calls: tuple[int, ...] = ()
     inferred: bool = False  # lies between known calls
+    owner: int | None = None  # edge index of the call whose time this is
 
     @property
     def duration_ns(self) -> int:
@@ -43,10 +44,11 @@ def cut(recording: Recording) -> list[Piece]:
 
     def close(at: Moment) -> None:
         if open_calls or at != here:
-            stage, inferred = _owner(edges, open_calls)
-            if inferred:
+            owner = _owner(edges, open_calls)
+            if owner is None:
                 gaps.append(len(pieces))
-            pieces.append(Piece(here, at, stage, tuple(open_calls), inferred))
+            stage = None if owner is None else edges[owner].stage
+            pieces.append(Piece(here, at, stage, tuple(open_calls), owner is None, owner))
 
     def give_gaps_to(stage: str) -> None:
         for index in gaps:
@@ -69,15 +71,12 @@ def cut(recording: Recording) -> list[Piece]:
     return pieces
 
 
-def _owner(edges: Sequence[Edge], open_calls: Sequence[int]) -> tuple[str | None, bool]:
-    """The stage that owns time under these open calls, and whether it must be inferred."""
+def _owner(edges: Sequence[Edge], open_calls: Sequence[int]) -> int | None:
+    """The innermost open call that owns time: one with a stage, a pause or a transfer."""
     for index in reversed(open_calls):
-        edge = edges[index]
-        if edge.kind in (CallKind.PAUSE, CallKind.TRANSFER):
-            return None, False
-        if edge.stage is not None:
-            return edge.stage, False
-    return None, True
+        if edges[index].stage is not None or edges[index].kind in (CallKind.PAUSE, CallKind.TRANSFER):
+            return index
+    return None
 
 
 def _not_before(here: Moment, at: Moment) -> Moment:
