@@ -185,7 +185,7 @@ def test_what_is_printed_names_every_file(capsys: pytest.CaptureFixture[str]) ->
     assert Path(saved[0]).is_absolute()
     assert Path(saved[0]).is_file()
     assert f"Metrics dumped to: {Path('p.json').resolve()}" in out
-    assert out[-1] == f"Next: stepscope report {saved[0]}"
+    assert out[-1] == f"Next: stepscope report {saved[0]} {Path('p.json').resolve()}"
     assert all(len(line) <= 100 for line in out if "/" not in line)
 
 
