@@ -280,3 +280,62 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_is_loaded(
     Path("file").touch()
     with pytest.raises(stepscope.RunFailedError, match="choose another directory"):
         stepscope.generate(prompt="x", profile=True, **{flag: "file/below/x"})
+
+
+def test_a_dump_path_that_is_a_folder_is_a_usage_error() -> None:
+    """The folder is not renamed out of the way, as a file of an earlier run would be."""
+    Path("dumps").mkdir()
+    with pytest.raises(stepscope.UsageError, match=r"dumps/perf\.json"):
+        one(perf_dump_path="dumps")
+    assert Path("dumps").is_dir()
+
+
+def test_the_commit_is_that_of_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what SGLang's variable says; N/A where there is neither."""
+    import subprocess
+
+    from stepscope.session.commit import commit_here
+
+    assert commit_here({"SGLANG_GIT_COMMIT": "abc"}) == "abc"
+    assert commit_here({}) is None
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(command, check=True)
+    assert len(commit_here({})) == 40
+
+
+def test_the_trace_is_aligned_by_the_anchors_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The capture's anchors are found in the export: the wall clock is only a fallback."""
+    from stepscope.record import trace_writer
+
+    used = []
+    narrowest = trace_writer.narrowest_of_each_end
+    monkeypatch.setattr(
+        trace_writer, "narrowest_of_each_end", lambda *a: used.append(narrowest(*a)) or used[-1]
+    )
+    result = one(num_inference_steps=2, profile=True)
+
+    assert len(used) == 1
+    assert len(used[0]) == 2
+    assert "stepscope_anchor" not in {e["name"] for e in events_of(result.trace_path)}
+    drift_ns = abs((used[0][1][1] - used[0][0][1]) - (used[0][1][0] - used[0][0][0]))
+    assert drift_ns < 0.01 * (used[0][1][0] - used[0][0][0])
+
+
+def test_a_warm_up_that_fails_is_the_pipelines_own_exception(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1, the pipeline's traceback, none of our frames before it."""
+    from diffusers import QwenImageTransformer2DModel
+
+    from stepscope.cli import main
+
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("wrong shape")
+
+    monkeypatch.setattr(QwenImageTransformer2DModel, "forward", fails)
+    assert main(["generate", "--prompt", "x", "--warmup"]) == 1
+    error = capsys.readouterr().err
+    assert "ValueError: wrong shape" in error
+    assert "pipeline_qwenimage.py" in error
+    assert "/stepscope/session/" not in error

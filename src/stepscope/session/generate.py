@@ -14,6 +14,7 @@ from typing import Any
 from stepscope.capture.environment import read_environment
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
 from stepscope.model.vocabulary import Outside
+from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
@@ -73,7 +74,7 @@ def generate_with(
     session = _Session(
         options=options,
         loaded=loaded,
-        environment=read_environment(loaded.device),
+        environment=replace(read_environment(loaded.device), commit=commit_here()),
         listener=listener,
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
