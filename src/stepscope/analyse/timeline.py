@@ -33,7 +33,8 @@ def cut(recording: Recording) -> list[Piece]:
     """Every nanosecond from start to end in exactly one piece, in order.
 
     Nested time belongs to the innermost call that has a stage. A gap belongs to the stage of the next known
-    call; before the first to InputValidation, after the last to Postprocessing.
+    call; before the first to InputValidation, after the last to Postprocessing, or in a run that was cut
+    short to the last known call's own stage.
     """
     pieces: list[Piece] = []
     open_calls: list[int] = []
@@ -67,8 +68,15 @@ def cut(recording: Recording) -> list[Piece]:
             open_calls.pop()
         here = at
     close(_not_before(here, recording.end))
-    give_gaps_to(Stage.POSTPROCESSING.value if known_before else Stage.INPUT_VALIDATION.value)
+    give_gaps_to(_last_stage(recording, pieces) if known_before else Stage.INPUT_VALIDATION.value)
     return pieces
+
+
+def _last_stage(recording: Recording, pieces: Sequence[Piece]) -> str:
+    """Whose the time after the last known call is: a run that was cut short never came to postprocessing."""
+    if recording.incomplete_reason is None:
+        return Stage.POSTPROCESSING.value
+    return next(piece.stage for piece in reversed(pieces) if piece.stage is not None)
 
 
 def _owner(edges: Sequence[Edge], open_calls: Sequence[int]) -> int | None:
