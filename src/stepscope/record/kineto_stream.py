@@ -89,7 +89,12 @@ class KinetoStream:
                 break
             parts.append(block)
             size += len(block)
-        self.tail = b"".join(parts)
+        self._set_tail(b"".join(parts))
+
+    def _set_tail(self, tail: bytes) -> None:
+        self.tail = tail
+        if EVENTS_KEY.search(tail):
+            self._log.add("second_events", "the file holds a second list of events; only the first was read")
 
     def _carry(self, decoded: Decoded, rest: bytes) -> bytes:
         """Note what was skipped; a fault at the cut is tried once more together with what follows."""
@@ -111,7 +116,7 @@ class KinetoStream:
             if decoded.ends_in_fault:
                 decoded.skipped.pop()
         else:
-            self.tail = decoded.tail
+            self._set_tail(decoded.tail)
         self._note(decoded)
         return decoded.events
 
