@@ -131,7 +131,15 @@ def _steps(trace: Trace, work: GpuWork, evidence: _Evidence) -> tuple[list[StepM
     if schedulers:
         before = [span for stage in evidence.stages for span in stage.spans]
         return steps_by_scheduler(schedulers, evidence.forwards, before, inferred=by_frame), notes
-    return steps_by_repetition(trace, work), notes
+    denoising, other = _by_denoising(evidence.stages)
+    return steps_by_repetition(trace, work, denoising, other), notes
+
+
+def _by_denoising(stages: Sequence[StageMark]) -> tuple[list[HostSpan], list[HostSpan]]:
+    """The spans of denoising stages, and those of all others."""
+    denoising = [span for stage in stages if stage.name == Stage.DENOISING.value for span in stage.spans]
+    other = [span for stage in stages if stage.name != Stage.DENOISING.value for span in stage.spans]
+    return denoising, other
 
 
 def _with_forwards(
