@@ -16,6 +16,7 @@ from stepscope.analyse.findings import rank_findings, skew_findings
 from stepscope.analyse.kernel_table import category_rows, kernel_rows
 from stepscope.analyse.memory import memory_points, memory_samples
 from stepscope.analyse.nesting import NONE
+from stepscope.analyse.reconcile import disagreements
 from stepscope.analyse.results import (
     REPORT_SCHEMA_VERSION,
     RankReport,
@@ -97,6 +98,7 @@ def assemble(
         f"{run.request_id}: {reason}" if several else reason for run in runs for reason in run.trust.reasons
     ]
     reasons += [_of_rank(one.rank, reason, several) for one in ordered for reason in one.untrusted]
+    reasons += disagreements(runs, [one.rank for one in ordered])
     remarks = [_of_rank(one.rank, remark, several) for one in ordered for remark in one.warnings]
     trusted = not reasons and all(run.trust.ok for run in runs)
     return Report(
