@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from traces import TraceBuilder
 
 from stepscope.analyse.analysis import Analysis, analyse
 from stepscope.analyse.attribute import source_of
 from stepscope.analyse.source_policy import is_user_frame
 from stepscope.model.trace import SourceLine
+from traces import TraceBuilder
 
 MODEL = "diffusers/models/transformer.py(10): forward"
 

@@ -1,11 +1,11 @@
 """Each rule finds what it is for, says what it costs, and stays silent otherwise."""
 
 import pytest
-from traces import TraceBuilder
 
 from stepscope.analyse.findings import MOST
 from stepscope.analyse.report import analyse_trace, assemble
 from stepscope.analyse.results import Finding, RankReport
+from traces import TraceBuilder
 
 MIB = 1024**2
 

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import TraceBuilder
 
 from stepscope.analyse.analysis import analyse
 from stepscope.analyse.gpu_time import WindowTime, window_time
 from stepscope.analyse.kernel_table import category_rows
 from stepscope.analyse.stage_view import busy_points, gpu_summary
 from stepscope.model.vocabulary import BoundBy
+from traces import TraceBuilder
 
 WORK = st.lists(
     st.tuples(

@@ -1,9 +1,8 @@
 """Each idle gap charged to what the host was doing."""
 
-from traces import TraceBuilder
-
 from stepscope.analyse.analysis import analyse
 from stepscope.analyse.idle import Cause, Gaps
+from traces import TraceBuilder
 
 
 def gaps_of(made: TraceBuilder) -> Gaps:

@@ -53,7 +53,7 @@ def test_a_sequence_without_repetition_gives_nothing() -> None:
 
 def test_forwards_are_counted_whether_they_are_equal_or_only_alike() -> None:
     """Prompts of different lengths choose other kernels around equal blocks."""
-    other = [51, 52] + FORWARD[2:-2] + [53, 54]
+    other = [51, 52, *FORWARD[2:-2], 53, 54]
 
     assert repeated_parts(sequence(STEP)) == 2
     assert repeated_parts(sequence(FORWARD, other, SCHEDULER)) == 2

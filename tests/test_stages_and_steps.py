@@ -1,8 +1,7 @@
 """Stages and steps from every kind of evidence."""
 
-from traces import TraceBuilder
-
 from stepscope.analyse.analysis import Analysis, analyse
+from traces import TraceBuilder
 
 SCHEDULER = "diffusers/schedulers/scheduling_euler.py(400): step"
 

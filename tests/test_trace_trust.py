@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from traces import TraceBuilder
 
 from stepscope.analyse.report import analyse_trace, assemble
 from stepscope.analyse.results import RunSummary, StepTime, Trust
 from stepscope.model.trace import ReaderWarning
+from traces import TraceBuilder
 
 
 def untrusted(made: TraceBuilder) -> str:
@@ -104,13 +104,14 @@ def test_a_stage_faster_than_its_device_can_be_is_not_believed() -> None:
     reason = untrusted(made)
 
     assert "DenoisingStage would have reached" in reason
-    assert "NVIDIA H200" in reason
+    assert "H200" in reason
 
 
 def run_with(step_ms: float) -> RunSummary:
     return RunSummary(
         request_id="abc", path=None, producer="sglang", total_ms=1, trust=Trust(ok=True), stages=(),
-        steps=(StepTime(index=1, stage_index=0, duration_ms=step_ms),), step_statistics=None, dominant_stage=None,
+        steps=(StepTime(index=1, stage_index=0, duration_ms=step_ms),), step_statistics=None,
+        dominant_stage=None,
     )  # fmt: skip
 
 

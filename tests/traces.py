@@ -124,8 +124,8 @@ class TraceBuilder:
         )  # fmt: skip
 
     def operator(
-        self, name: str, start: float, duration: float, *, thread: int | None = None, shapes: str | None = None,
-        source: SourceLine | None = None,
+        self, name: str, start: float, duration: float, *, thread: int | None = None,
+        shapes: str | None = None, source: SourceLine | None = None,
     ) -> None:  # fmt: skip
         """A CPU operator."""
         if source is not None:
