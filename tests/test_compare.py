@@ -1,5 +1,6 @@
 """Comparisons: verdicts by test and by threshold, unlike and untrusted runs, the null experiment."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dumps import sglang_json, stepscope_json
+from dumps import DATA, sglang_json, stepscope_json
 from stepscope.analyse.cohort import Cohort, observe
 from stepscope.analyse.compare import compare, fails_above, unlike, withhold_verdicts
 from stepscope.analyse.compare_results import Basis, Severity, Verdict
@@ -205,25 +206,34 @@ def test_random_weights_are_stamped() -> None:
     assert compare(cohort("a", document), cohort("b", document)).random_weights
 
 
+TEMPLATE = replace(cohort("x", stepscope_json([])).runs[0], stages={}, steps={})
+
+
+def totals(values) -> Cohort:
+    return Cohort(label="x", runs=tuple(replace(TEMPLATE, total_ms=float(value)) for value in values))
+
+
 def test_null_experiment_small() -> None:
     """A/A pairs change in at most 5 %, a 3 % slowdown in 1 % noise and five runs is found in 95 % (seeded).
 
-    benchmarks/null_experiment.py is the large one; here 400 pairs, so 3.4 and 96.7 % expected.
+    benchmarks/null_experiment.py is the large one; of these 400 pairs 3.4 % and 96.7 % are expected.
     """
     generator = np.random.default_rng(20261130)
+    noise = np.asarray(json.loads((DATA.parent / "measured_noise.json").read_text()))
 
-    def side(mean_ms):
-        return replace(cohort("x", stepscope_json([1.0] * 4)), runs=tuple(
-            replace(TEMPLATE, total_ms=float(ms)) for ms in generator.normal(mean_ms, 10.0, 5)
-        ))  # fmt: skip
+    def measured():
+        return totals(1000 * generator.choice(noise, 5))
 
-    template_free = [compare(side(1000.0), side(1000.0)).total.verdict for _ in range(400)]
-    planted = [compare(side(1000.0), side(1030.0)).total.verdict for _ in range(400)]
-    assert sum(verdict is not Verdict.NO_CHANGE for verdict in template_free) <= 20
-    assert sum(verdict is Verdict.WORSE for verdict in planted) >= 380
+    def normal(mean_ms):
+        return totals(mean_ms * generator.normal(1.0, 0.01, 5))
 
+    def changed(pairs):
+        return sum(compare(*pair).total.verdict in (Verdict.BETTER, Verdict.WORSE) for pair in pairs)
 
-TEMPLATE = replace(cohort("x", stepscope_json([])).runs[0], stages={}, steps={})
+    assert changed((measured(), measured()) for _ in range(400)) <= 20
+    assert changed((normal(1000), normal(1000)) for _ in range(400)) <= 20
+    planted = [compare(normal(1000), normal(1030)).total.verdict for _ in range(400)]
+    assert planted.count(Verdict.WORSE) >= 380
 
 
 def test_rows_below_the_first_are_corrected_for_their_number() -> None:

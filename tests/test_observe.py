@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from diffusers.pipelines.stable_diffusion import pipeline_stable_diffusion as sd_module
 
 import pipelines
+from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.run import Environment, Run, Workload
-from stepscope.session.observe import ObservedCall, ObserveOptions, observe_call
+from stepscope.session.observe import ObservedCall, ObserveOptions, TraceRequest, observe_call
 
 ENVIRONMENT = Environment(stepscope="0", python="3", platform="test", host="test")
 WORKLOAD = Workload(model="tiny", pipeline_class="test")
@@ -66,3 +72,145 @@ def test_heun_takes_two_forwards_for_each_step_but_the_last() -> None:
 
     assert len(run.steps) == 19
     assert {step.solver_order for step in run.steps} == {2}
+
+
+NAP_MS = 50
+NAP_NS = NAP_MS * 1_000_000
+
+
+def stage_ns(run: Run, name: str) -> int:
+    return sum(stage.span.duration_ns for stage in run.stages if stage.span.name == name)
+
+
+def slow(function: Callable[..., Any], nap: Callable[[], None]) -> Callable[..., Any]:
+    """``function`` with a nap before its first call."""
+    once = iter([nap])
+
+    def napping(*args: Any, **kwargs: Any) -> Any:
+        next(once, lambda: None)()
+        return function(*args, **kwargs)
+
+    return functools.wraps(function)(napping)
+
+
+PLANTED = [
+    ("scheduler", "step", "DenoisingStage"),
+    ("unet", "forward", "DenoisingStage"),
+    ("text_encoder", "forward", "TextEncodingStage"),
+    ("vae", "decode", "DecodingStage"),
+    ("image_processor", "postprocess", "PostprocessingStage"),
+]
+
+
+@pytest.mark.parametrize(("component", "method", "stage"), PLANTED)
+def test_planted_time_is_found_where_it_is_and_nowhere_else(
+    sd: Any, monkeypatch: pytest.MonkeyPatch, component: str, method: str, stage: str
+) -> None:
+    """On a clock that moves only in the nap, its stage has exactly the nap and every other stage nothing."""
+    device = FakeDevice()
+    owner = type(getattr(sd, component))
+    monkeypatch.setattr(owner, method, slow(getattr(owner, method), lambda: device.work(NAP_MS)))
+
+    run = observe(sd, lambda: pipelines.sd(sd), clock=FakeDeviceClock(device)).run
+
+    assert {s.span.name: s.span.duration_ns for s in run.stages if s.span.duration_ns} == {stage: NAP_NS}
+    assert run.total_ns == NAP_NS
+    if stage == "DenoisingStage":
+        assert [step.span.duration_ns for step in run.steps] == [NAP_NS, 0, 0]
+
+
+def test_a_real_sleep_is_in_its_stage(sd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same on the real clock: 50 ms in text encoding are at least that there."""
+    owner = type(sd.text_encoder)
+    nap = slow(owner.forward, lambda: time.sleep(NAP_MS / 1000))
+    monkeypatch.setattr(owner, "forward", nap)
+
+    run = observe(sd, lambda: pipelines.sd(sd)).run
+
+    assert stage_ns(run, "TextEncodingStage") >= NAP_NS
+
+
+def test_time_between_two_stages_belongs_to_the_next_and_is_inferred(
+    sd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the pipeline itself does between encoding and the timesteps is TimestepPreparation's gap."""
+    device = FakeDevice()
+    nap = slow(sd_module.retrieve_timesteps, lambda: device.work(NAP_MS))
+    monkeypatch.setattr(sd_module, "retrieve_timesteps", nap)
+
+    run = observe(sd, lambda: pipelines.sd(sd), clock=FakeDeviceClock(device)).run
+
+    (stage,) = [stage for stage in run.stages if stage.span.duration_ns]
+    assert stage.span.name == "TimestepPreparationStage"
+    assert stage.inferred_ns == NAP_NS
+
+
+def test_time_in_one_step_is_found_in_that_step(sd: Any) -> None:
+    """A callback that sleeps at the end of iteration 2 delays the beginning of step 3, and no other."""
+    device = FakeDevice()
+
+    def callback(_pipeline: Any, index: int, _timestep: Any, _tensors: Any) -> dict[str, Any]:
+        if index == 2:
+            device.work(NAP_MS)
+        return {}
+
+    clock = FakeDeviceClock(device)
+    run = observe(sd, lambda: pipelines.sd(sd, 6, callback_on_step_end=callback), clock=clock).run
+
+    assert [step.span.duration_ns for step in run.steps] == [0, 0, 0, NAP_NS, 0, 0]
+
+
+def test_steps_sum_to_their_stage_and_stages_to_the_total(sd: Any) -> None:
+    """Nothing is lost between the two clocks."""
+    run = observe(sd, lambda: pipelines.sd(sd, 12)).run
+
+    assert sum(step.span.duration_ns for step in run.steps) == stage_ns(run, "DenoisingStage")
+    total = run.total_ns or 0
+    assert 0 <= total - sum(stage.span.duration_ns for stage in run.stages) < 0.05 * total
+
+
+class Boom(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Boom("in step 7"), KeyboardInterrupt(), MemoryError("out of memory")])
+def test_what_was_recorded_before_an_exception_is_kept(sd: Any, error: BaseException, tmp_path: Path) -> None:
+    """Seven steps are kept with the reason, and the exception itself is handed back untouched."""
+
+    def callback(_pipeline: Any, index: int, _timestep: Any, _tensors: Any) -> dict[str, Any]:
+        if index == 6:
+            raise error
+        return {}
+
+    request = TraceRequest(steps=20, scratch_dir=tmp_path, with_stack=False)
+    call = observe(sd, lambda: pipelines.sd(sd, 12, callback_on_step_end=callback), trace=request)
+
+    assert call.error is error
+    assert call.result is None
+    assert len(call.run.steps) == 7
+    assert (call.run.incomplete_reason or "").startswith(type(error).__name__)
+    assert call.raw_trace is not None
+    assert call.raw_trace.steps == (1, 2, 3, 4, 5, 6)
+
+
+def test_image_to_image_encodes_an_image_and_takes_fewer_steps() -> None:
+    """The VAE's encode inside the preparation of latents is its own stage; strength shortens the loop."""
+    pipeline = pipelines.stable_diffusion_image_to_image()
+    image = np.zeros((1, 32, 32, 3), dtype=np.float32)
+
+    def call() -> Any:
+        generator = torch.Generator().manual_seed(0)
+        return pipeline(
+            "a cat",
+            image=image,
+            num_inference_steps=10,
+            strength=0.4,
+            generator=generator,
+            output_type="np",
+        ).images
+
+    observed = observe(pipeline, call)
+
+    assert "ImageVAEEncodingStage" in stage_names(observed.run)
+    assert len(observed.run.steps) == 4
+    assert np.array_equal(call(), observed.result)

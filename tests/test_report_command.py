@@ -19,7 +19,8 @@ DATA = Path(__file__).parent / "data" / "traces"
 STACKS = DATA / "qwen_image_4layer_all_stages_stack_memory.trace.json.gz"
 DUMP = {
     "timestamp": "2026-11-30T00:00:00+00:00", "request_id": "abc", "commit_hash": "N/A",
-    "tag": "cli_generate", "total_duration_ms": 300.0, "steps": [{"name": "DenoisingStage", "duration_ms": 280.0}],
+    "tag": "cli_generate", "total_duration_ms": 300.0,
+    "steps": [{"name": "DenoisingStage", "duration_ms": 280.0}],
     "denoise_steps_ms": [{"step": 0, "duration_ms": 140.0}, {"step": 1, "duration_ms": 140.0}], "meta": {},
 }  # fmt: skip
 

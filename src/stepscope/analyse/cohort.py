@@ -26,6 +26,7 @@ _NOTES = frozenset({
 """Everything else (driver, dtype, offload, compile, attention, what was seen engaged) is a setting: either
 what the comparison is about, or what confounds it."""
 
+_COHORT_SETTINGS = frozenset({"dtype", "offload", "compile", "attention_backend"})
 _LEFT_OUT = frozenset({"warmup.requests", "warmup.steady"})
 _TRUSTED = Trust(ok=True)
 
@@ -119,6 +120,15 @@ def differences(base: Cohort, new: Cohort) -> tuple[Difference, ...]:
     ]
     gravest = list(Severity)
     return tuple(sorted(found, key=lambda difference: gravest.index(difference.severity)))
+
+
+def identifying_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """The facts that make runs a cohort: the work, its settings, the kind of GPU and the way of measuring."""
+    return {
+        key: value
+        for key, value in facts.items()
+        if key in _UNLIKE or key in _COHORT_SETTINGS or key.startswith("guidance.")
+    }
 
 
 def unrecorded(cohort: Cohort) -> str | None:

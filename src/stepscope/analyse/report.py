@@ -11,12 +11,12 @@ import numpy as np
 
 from stepscope.analyse.analysis import Analysis, analyse
 from stepscope.analyse.annotation_table import annotation_rows
+from stepscope.analyse.dump_against_trace import disagreements
 from stepscope.analyse.engaged import engaged
 from stepscope.analyse.findings import rank_findings, skew_findings
 from stepscope.analyse.kernel_table import category_rows, kernel_rows
 from stepscope.analyse.memory import memory_points, memory_samples
 from stepscope.analyse.nesting import NONE
-from stepscope.analyse.reconcile import disagreements
 from stepscope.analyse.results import (
     REPORT_SCHEMA_VERSION,
     RankReport,

@@ -9,7 +9,7 @@ from typing import Any
 
 from stepscope.capture.clock import DeviceClock, Mark
 from stepscope.capture.components import Known, Methods
-from stepscope.model.recording import CallKind, Move
+from stepscope.model.recording import CallKind
 from stepscope.model.run import Pause
 
 PAUSE = Known(CallKind.PAUSE, "profiler", "")
@@ -29,12 +29,19 @@ class Watcher:
 class ActiveCall:
     """One pipeline call while it runs. Only its own thread and context touch it."""
 
-    def __init__(self, clock: DeviceClock, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
+    def __init__(
+        self,
+        clock: DeviceClock,
+        table: dict[int, Methods],
+        by_class: dict[type, Methods],
+        modules: tuple[tuple[str, Any], ...] = (),
+    ) -> None:
         self.clock = clock
         self.events: list[Event] = []
         self.watchers: list[Watcher] = []
         self.pauses: list[Pause] = []
         self.profiled: list[tuple[int, int]] = []
+        self.modules = modules  # (name, module) of each component
         self.graph_replays = 0
         self.graph_captures = 0
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
@@ -70,7 +77,14 @@ class ActiveCall:
         self.events.append((known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None))
         return True
 
-    def leave(self, known: Known, detail: Move | None = None) -> None:
+    def enter_transfer(self, known: Known) -> bool:
+        """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
+        mark = self.clock.mark()
+        if mark is not None:
+            self.events.append((known, True, mark, None))
+        return mark is not None
+
+    def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""
         self.events.append((known, False, self.clock.mark(), detail))
 

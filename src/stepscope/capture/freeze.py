@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepscope.capture.active import ActiveCall, Event
 from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.offload import Moved, component_of, owners, settle
 from stepscope.model.recording import STAGE_OF, CallKind, Edge, Moment, Recording
 from stepscope.model.run import Anchor, ThreeEnds
 from stepscope.model.vocabulary import ClockKind
@@ -16,13 +17,18 @@ def freeze(
     events = balanced(call.events, end)
     marks = [start, *(mark for _, _, mark, _ in events if mark is not None), end]
     moments, trouble = resolve(call.clock, marks)
-    call.clock.release(dict.fromkeys(marks))  # closing brackets share the last mark
+    moves = any(isinstance(detail, Moved) for *_, detail in events)
+    owner = owners(call.modules) if moves else {}
+    call.clock.release({id(mark): mark for mark in marks}.values())  # closing brackets share the last
     return Recording(
         clock=call.clock.description,
         start=moments[0],
         end=moments[-1],
         ends=ends,
-        edges=tuple(_edge(event, moment) for event, moment in zip(events, moments[1:-1], strict=True)),
+        edges=tuple(
+            _edge(event, moment, owner, call.clock)
+            for event, moment in zip(events, moments[1:-1], strict=True)
+        ),
         pauses=tuple(call.pauses),
         profiled=tuple(call.profiled),
         anchors=(anchor,),
@@ -69,17 +75,18 @@ def balanced(events: list[Event], end: Mark) -> list[Event]:
     return [event for index, event in enumerate(events) if index not in dropped] + closing
 
 
-def _edge(event: Event, at: Moment) -> Edge:
+def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock) -> Edge:
     known, entering, _, detail = event
     stage = STAGE_OF.get(known.kind)
+    moved = detail if isinstance(detail, Moved) else None
     return Edge(
         kind=known.kind,
         entering=entering,
         at=at,
-        component=known.component,
+        component=known.component if moved is None else component_of(moved.plan, owner),
         method=known.method,
         stage=known.stage or (stage.value if stage else None),
         batch=detail if entering and known.kind is CallKind.FORWARD else None,
         solver_order=known.solver_order,
-        move=detail if not entering and known.kind is CallKind.TRANSFER else None,
+        move=None if moved is None else settle(moved, clock),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextvars import Token
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,11 +12,16 @@ from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, 
 from stepscope.capture.clock import DeviceClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
 from stepscope.capture.devices import clock_for
+from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
+from stepscope.capture.graphs import watch_graphs
+from stepscope.capture.memory import MemoryWatch
+from stepscope.capture.offload import watch_offload_hooks
+from stepscope.capture.steadiness import changes, read_signals
 from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import CallKind, Recording
-from stepscope.model.run import Anchor, ThreeEnds
+from stepscope.model.run import Anchor, Engaged, ThreeEnds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +29,22 @@ class Captured:
     """What one observed call left behind."""
 
     recording: Recording
+    engaged: Engaged
     raw_trace: RawTrace | None = None
+    unsteady: tuple[str, ...] = ()  # why the next call may be faster
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Who is who in a pipeline: by instance, and schedulers by class too, because pipelines copy them."""
+
+    table: dict[int, Methods]
+    by_class: dict[type, Methods]
+    modules: tuple[tuple[str, Any], ...]
 
 
 class Observer:
-    """Watches pipelines until closed. Use as a context manager; ``close`` leaves no trace."""
+    """Wraps what pipelines are made of, until closed. Use as a context manager; ``close`` leaves no trace."""
 
     def __init__(self, *, clock: DeviceClock | None = None) -> None:
         self._wrappers = Wrappers()
@@ -43,50 +60,53 @@ class Observer:
         """Remove everything that was installed."""
         self._wrappers.remove()
 
-    def attach(self, pipeline: Any) -> tuple[dict[int, Methods], dict[type, Methods]]:
-        """Wrap the classes of a pipeline's parts; returns who is who, by instance and by scheduler class."""
-        table: dict[int, Methods] = {}
-        by_class: dict[type, Methods] = {}
-        parts = [("pipeline", pipeline), *components_of(pipeline)]
-        for name, part in parts:
-            if id(part) in table or part is None:
+    def attach(self, pipeline: Any) -> Parts:
+        """Wrap the classes of a pipeline's parts, and the offload hooks and graphs that are loaded."""
+        parts = Parts({}, {}, tuple(modules_of(pipeline)))
+        for name, part in (("pipeline", pipeline), *components_of(pipeline)):
+            if part is None or id(part) in parts.table:
                 continue
             methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
-            if not methods:
-                continue
-            table[id(part)] = methods
-            if any(known.kind is CallKind.SCHEDULER_STEP for known in methods.values()):
-                by_class.setdefault(type(part), methods)
-            self._wrap(part, methods)
-            # torch.compile(module) wraps: its own methods are reached through the wrapper's __getattr__
-            inner = vars(part).get("_modules", {}).get("_orig_mod")
-            if inner is not None:
-                table[id(inner)] = {name: known for name, known in methods.items() if name != "__call__"}
-        return table, by_class
+            if methods:
+                self._add(parts, part, methods)
+        watch_offload_hooks(self._wrappers)
+        watch_graphs(self._wrappers)
+        return parts
 
-    def _wrap(self, part: Any, methods: Methods) -> None:
+    def _add(self, parts: Parts, part: Any, methods: Methods) -> None:
+        parts.table[id(part)] = methods
+        if any(known.kind is CallKind.SCHEDULER_STEP for known in methods.values()):
+            parts.by_class.setdefault(type(part), methods)
         plain = getattr(part, "_orig_mod", part)
+        if plain is not part:  # torch.compile(module) leads to its methods by __getattr__
+            parts.table[id(plain)] = {name: known for name, known in methods.items() if name != "__call__"}
         for attribute in methods:
             if attribute in vars(part):
                 self._wrappers.wrap(part, attribute, make_instance_wrapper(part))
-            elif attribute == "__call__" or hasattr(type(part), attribute):
-                self._wrappers.wrap(type(part), attribute, make_wrapper)
-            elif hasattr(type(plain), attribute):
-                self._wrappers.wrap(type(plain), attribute, make_wrapper)
+            else:
+                owner = part if attribute == "__call__" or hasattr(type(part), attribute) else plain
+                self._wrappers.wrap(type(owner), attribute, make_wrapper)
 
-    def begin(self, pipeline: Any, trace: TraceRequest | None = None) -> CallInProgress:
+    def begin(
+        self, pipeline: Any, *, trace: TraceRequest | None = None, own_process: bool = False
+    ) -> CallInProgress:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
-        table, by_class = self.attach(pipeline)
+        parts = self.attach(pipeline)
         clock = self._clock or clock_for(execution_device(pipeline))
-        return CallInProgress(ActiveCall(clock, table, by_class), trace)
+        call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
+        return CallInProgress(call, trace=trace, own_process=own_process)
 
 
 class CallInProgress:
     """One observed call between its two synchronisations."""
 
-    def __init__(self, call: ActiveCall, trace: TraceRequest | None = None) -> None:
+    def __init__(self, call: ActiveCall, *, trace: TraceRequest | None, own_process: bool) -> None:
         self.call = call
         self._clock = call.clock
+        self._own_process = own_process
+        self._signals = read_signals(self._clock.device)
+        self._clock.synchronise()
+        self._memory = MemoryWatch(call, own_process=own_process)
         self._window = TraceWindow(call, trace) if trace is not None else None
         if self._window is not None:
             call.watchers.append(self._window)
@@ -100,40 +120,93 @@ class CallInProgress:
     def _mark(self) -> Mark:
         return self._clock.mark() or (self._clock.now_ns(), None)
 
-    def finish(self, error: BaseException | None = None) -> Captured:
+    def finish(self, error: BaseException | None = None, result: Any = None) -> Captured:
         """End the observation, however the call ended, and freeze what was seen."""
         ACTIVE.reset(self._token)
         returned_ns = self._clock.now_ns()
         end = self._mark()
-        reason = None if error is None else f"{type(error).__name__}: {error}"
+        reason = None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
         try:
             self._clock.synchronise()
         except RuntimeError as failure:  # a device that has failed fails again when waited for
             reason = reason or f"the device failed: {failure}"
         ends = ThreeEnds(
-            start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=self._clock.now_ns()
+            start_ns=self._start_ns,
+            returned_ns=returned_ns,
+            device_done_ns=self._clock.now_ns(),
+            on_host_ns=self._on_host(result) if reason is None else None,
         )
         if self._window is not None:
             self._window.end()
+        self._memory.end()
         recording = freeze(
             self.call, start=self._start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
         )
-        return self._with_trace(recording)
+        return self._captured(recording)
 
-    def _with_trace(self, recording: Recording) -> Captured:
-        window = self._window
-        if window is None:
-            return Captured(recording=recording)
-        raw = window.export()
-        return Captured(
-            recording=replace(
-                recording,
-                warnings=(*recording.warnings, *window.warnings),
-                anchors=(*recording.anchors, *window.profiler.wall_anchors),
-                outside=window.outside,
-            ),
-            raw_trace=raw,
+    def _on_host(self, result: Any) -> int | None:
+        """When the result can be read on the host: tensors left on a device are copied to find out."""
+        tensors = device_tensors(result)
+        if tensors and not self._own_process:
+            return None
+        for tensor in tensors:
+            tensor.cpu()
+        return self._clock.now_ns()
+
+    def _captured(self, recording: Recording) -> Captured:
+        window, memory = self._window, self._memory
+        raw = window.export() if window is not None else None
+        warnings = (*recording.warnings, *memory.warnings, *(window.warnings if window is not None else ()))
+        unsteady = changes(
+            self._signals, read_signals(self._clock.device), graph_captures=self.call.graph_captures
         )
+        recording = replace(
+            recording,
+            warnings=warnings,
+            anchors=(*recording.anchors, *(window.profiler.wall_anchors if window is not None else ())),
+            outside=window.outside if window is not None else (),
+            memory=tuple(memory.readings),
+            memory_before=memory.before_forward,
+            memory_after=memory.after_forward,
+            memory_reason=memory.reason,
+        )
+        return Captured(recording=recording, raw_trace=raw, unsteady=unsteady, engaged=self._engaged())
+
+    def _engaged(self) -> Engaged:
+        modules = [module for _, module in self.call.modules]
+        compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
+        return Engaged(
+            attention=attention_backend(modules),
+            compiled_modules=compiled_modules(modules),
+            compile_events=compiled,
+            graph_replays=self.call.graph_replays,
+        )
+
+
+def modules_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
+    """The torch modules a pipeline holds, each once, under its first name."""
+    import torch
+
+    seen: set[int] = set()
+    for name, part in components_of(pipeline):
+        if isinstance(part, torch.nn.Module) and id(part) not in seen:
+            seen.add(id(part))
+            yield name, part
+
+
+def device_tensors(result: Any, depth: int = 3) -> list[Any]:
+    """Tensors in a pipeline's output that are not on the host."""
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        return [] if result.device.type in {"cpu", "meta"} else [result]
+    if depth == 0 or isinstance(result, (str, bytes)):
+        return []
+    if isinstance(result, dict):  # a pipeline's output is an ordered dict
+        result = list(result.values())
+    if not isinstance(result, (list, tuple)):
+        return []
+    return [tensor for item in result for tensor in device_tensors(item, depth - 1)]
 
 
 def execution_device(pipeline: Any) -> Any:

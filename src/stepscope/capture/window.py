@@ -54,6 +54,7 @@ class Profiler:
         self.anchors: list[tuple[int, int]] = []
         self.wall_anchors: list[Anchor] = []
         self._device_kind = device_kind
+        self.running = False
         self._profile: Any = None
 
     def start(self) -> None:
@@ -68,11 +69,14 @@ class Profiler:
             record_shapes=self.request.record_shapes,
             with_stack=self.request.with_stack,
         )
-        profile.start()
         self._profile = profile
+        self.running = True  # before it is true: an interrupt in here must not leave it running
+        profile.start()
         self._anchor()
 
     def stop(self) -> None:
+        """Stop recording; RuntimeError if the profiler fails (it is off then)."""
+        self.running = False
         self._anchor()
         self._profile.stop()
 
@@ -162,17 +166,19 @@ class TraceWindow(Watcher):
         self._recording_since = self._call.clock.now_ns()
 
     def _stop(self) -> None:
-        if self._recording_since is None:
-            return
-        self._call.profiled.append((self._recording_since, self._call.clock.now_ns()))
-        self._recording_since = None
         self._finished = True
-        self.profiler.stop()
+        if self._recording_since is not None:
+            self._call.profiled.append((self._recording_since, self._call.clock.now_ns()))
+            self._recording_since = None
+        if self.profiler.running:
+            try:
+                self.profiler.stop()
+            except RuntimeError as error:  # must not reach the user's pipeline
+                self.warnings.append(f"the profiler could not be stopped cleanly: {error}")
 
     def end(self) -> None:
         """After the pipeline call, however it ended: stop if still recording."""
         self._stop()
-        self._finished = True
 
     def export(self) -> RawTrace | None:
         """Write what was recorded to the scratch folder, outside the call; None if there is nothing."""

@@ -10,27 +10,34 @@ from collections.abc import Sequence
 from stepscope import __version__
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.gate import GateCommand
+from stepscope.cli.generate import GenerateCommand
+from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.model.errors import StepscopeError
 
-COMMANDS: tuple[Command, ...] = (ReportCommand(), CompareCommand(), SchemaCommand())
+COMMANDS: tuple[Command, ...] = (
+    GenerateCommand(),
+    ReportCommand(),
+    CompareCommand(),
+    GateCommand(),
+    SchemaCommand(),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole parser, every command included; imports nothing heavy."""
-    parser = argparse.ArgumentParser(
-        prog="stepscope", description="Know where the time goes in diffusion inference.", allow_abbrev=False
-    )
+    parser = Parser(prog="stepscope", description="Know where the time goes in diffusion inference.")
     parser.add_argument("--version", action="version", version=f"stepscope {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    # prog is given because argparse would build a formatter, and import rich, to find it out
+    subparsers = parser.add_subparsers(prog="stepscope", dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         description = type(command).__doc__ or ""
         subparser = subparsers.add_parser(
             command.name,
             help=description.splitlines()[0] if description else None,
             description=description,
-            allow_abbrev=False,
         )
         command.prepare_parser(subparser)
         subparser.set_defaults(entrypoint=command.run)
@@ -39,8 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the only place that prints errors and decides the exit status."""
-    arguments = build_parser().parse_args(argv)
     try:
+        arguments = build_parser().parse_args(argv)
         status: int = arguments.entrypoint(arguments)
     except StepscopeError as error:
         print(f"stepscope: error: {error}", file=sys.stderr)

@@ -14,7 +14,16 @@ def _report() -> dict[str, Any]:
     return report_schema()
 
 
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"report": _report}
+def _perf_dump() -> dict[str, Any]:
+    from stepscope.record.perf_dump import dump_schema
+
+    return dump_schema()
+
+
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "perf-dump": _perf_dump,
+    "report": _report,
+}
 
 
 class SchemaCommand:

@@ -72,6 +72,7 @@ class DumpTransfer:
     pinned: bool | None
     duration_ms: float
     exposed_ms: float | None
+    stage_index: int | None = None  # the stage in which it happened; its time is not part of that stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

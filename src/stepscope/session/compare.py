@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,9 +21,7 @@ from stepscope.analyse.summarise import summarise
 from stepscope.model.errors import UnreadableInputError, UsageError
 from stepscope.record.perf_dump_reader import read_perf_dumps
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
-
-TraceReports = Callable[[Path], Sequence[RankReport]]
-"""Reports of every rank in a trace file."""
+from stepscope.session.trace_reports import TraceReports, report_trace
 
 _TRACE_SUFFIXES = (".trace.json", ".trace.json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep")
 _SNIFFED_BYTES = 1 << 18  # traceEvents comes after the header and the device properties
@@ -43,7 +41,7 @@ def compare_files(
     news: Sequence[Sequence[Path]],
     *,
     anyway: bool = False,
-    report_trace: TraceReports | None = None,
+    read_trace: TraceReports = report_trace,
 ) -> CompareReport:
     """Compare every new side with the base; the paths of a side are repeated runs of one thing.
 
@@ -52,7 +50,6 @@ def compare_files(
         UsageError: the runs are unlike, and ``anyway`` was not given.
 
     """
-    read_trace = report_trace or _report_trace
     left = [run for path in base for run in load_runs(path, read_trace)]
     labels = _labels([list(base), *(list(paths) for paths in news)])
     base_cohort = _cohort(labels[0], left)
@@ -74,12 +71,12 @@ def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
     return tuple(reason for reason in reasons if reason)
 
 
-def load_runs(path: Path, report_trace: TraceReports) -> tuple[LoadedRun, ...]:
+def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     """The runs of a file or a folder: a folder holds one or several runs with their traces."""
     if path.is_dir():
-        return _from_folder(path, report_trace)
+        return _from_folder(path, read_trace)
     if is_trace(path):
-        return (_from_trace(path, report_trace),)
+        return (_from_trace(path, read_trace),)
     return tuple(
         LoadedRun(
             observation=observe(summarise(dump, path=str(path))),
@@ -104,7 +101,7 @@ def is_trace(path: Path) -> bool:
     return b'"traceEvents"' in head or head.startswith(b"SQLite format 3\0")
 
 
-def _from_folder(folder: Path, report_trace: TraceReports) -> tuple[LoadedRun, ...]:
+def _from_folder(folder: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     dumps = sorted(path for path in folder.glob("*.json") if path.name.startswith("perf"))
     traces = sorted(path for path in folder.rglob("*") if path.name.endswith(_TRACE_SUFFIXES))
     if not dumps:
@@ -112,13 +109,13 @@ def _from_folder(folder: Path, report_trace: TraceReports) -> tuple[LoadedRun, .
             f"{folder} holds no perf dump (perf.json).",
             remedy="Give a folder written with --run-dir, or the files themselves.",
         )
-    runs = [run for path in dumps for run in load_runs(path, report_trace)]
-    ranks = tuple(rank for path in traces[:1] for rank in report_trace(path))
+    runs = [run for path in dumps for run in load_runs(path, read_trace)]
+    ranks = tuple(rank for path in traces[:1] for rank in read_trace(path))
     return (replace(runs[0], ranks=ranks), *runs[1:])
 
 
-def _from_trace(path: Path, report_trace: TraceReports) -> LoadedRun:
-    ranks = tuple(report_trace(path))
+def _from_trace(path: Path, read_trace: TraceReports) -> LoadedRun:
+    ranks = tuple(read_trace(path))
     if not ranks:
         raise UnreadableInputError(f"{path} holds no rank with GPU work.")
     return LoadedRun(observation=observe_trace(ranks[0]), ranks=ranks)
@@ -155,10 +152,6 @@ def _refuse_unlike(comparisons: Sequence[Comparison]) -> None:
                 f"these runs are not alike ({'; '.join(reasons)}).",
                 remedy="Compare like with like, or give --anyway to see the numbers all the same.",
             )
-
-
-def _report_trace(path: Path) -> Sequence[RankReport]:
-    raise UnreadableInputError(f"{path} is a trace: traces cannot be compared yet.")
 
 
 def _labels(sides: Sequence[Sequence[Path]]) -> list[str]:

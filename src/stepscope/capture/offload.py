@@ -1,0 +1,166 @@
+"""Transfers: weights moved by the offload hooks of accelerate and diffusers, told by their hook classes.
+
+A hook runs inside whatever stage happens to need the weights; its time is a row of its own. What the hook
+does is noted when it runs, what it costs (bytes, whose weights) is worked out after the call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.capture.active import ACTIVE
+from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.components import Known
+from stepscope.capture.wrapping import Wrappers
+from stepscope.model.recording import CallKind, Move
+from stepscope.model.vocabulary import CopyKind
+
+TRANSFER = Known(CallKind.TRANSFER, "offload", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a hook is about to move."""
+
+    modules: tuple[Any, ...]
+    kind: CopyKind
+    pinned: bool | None = None
+    stream: Any = None  # None: the stream that computes
+    recurse: bool = True
+    loose: tuple[Any, ...] = ()  # parameters and buffers beside the modules
+    copies: bool = True  # False: memory is only let go of
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A plan that has been carried out, with marks on the hook's own stream."""
+
+    plan: Plan
+    began: Mark | None = None
+    ended: Mark | None = None
+
+
+def _group_onload(group: Any, _args: tuple[Any, ...]) -> Plan:
+    return Plan(
+        tuple(group.modules),
+        CopyKind.HOST_TO_DEVICE,
+        pinned=group.stream is not None,
+        stream=group.stream,
+        loose=(*group.parameters, *group.buffers),
+    )
+
+
+def _group_offload(group: Any, _args: tuple[Any, ...]) -> Plan:
+    # With a stream the pinned originals are pointed at again; nothing is copied back.
+    return Plan(
+        tuple(group.modules),
+        CopyKind.DEVICE_TO_HOST,
+        pinned=group.stream is not None,
+        loose=(*group.parameters, *group.buffers),
+        copies=group.stream is None,
+    )
+
+
+def _model_onload(hook: Any, args: tuple[Any, ...]) -> Plan | None:
+    module = args[0]
+    device = next((parameter.device for parameter in module.parameters()), None)
+    return None if device == hook.execution_device else Plan((module,), CopyKind.HOST_TO_DEVICE, pinned=False)
+
+
+def _model_offload(hook: Any, _args: tuple[Any, ...]) -> Plan | None:
+    device = next((parameter.device for parameter in hook.model.parameters()), None)
+    if device is None or device.type == "cpu":
+        return None
+    return Plan((hook.model,), CopyKind.DEVICE_TO_HOST, pinned=False)
+
+
+def _sequential_onload(hook: Any, args: tuple[Any, ...]) -> Plan | None:
+    if not hook.offload:
+        return None
+    return Plan((args[0],), CopyKind.HOST_TO_DEVICE, pinned=False, recurse=bool(hook.place_submodules))
+
+
+Describe = Callable[[Any, tuple[Any, ...]], "Plan | None"]
+
+HOOKS: tuple[tuple[str, str, str, Describe], ...] = (
+    ("diffusers.hooks.group_offloading", "ModuleGroup", "onload_", _group_onload),
+    ("diffusers.hooks.group_offloading", "ModuleGroup", "offload_", _group_offload),
+    ("accelerate.hooks", "CpuOffload", "pre_forward", _model_onload),
+    ("accelerate.hooks", "UserCpuOffloadHook", "offload", _model_offload),
+    ("accelerate.hooks", "AlignDevicesHook", "pre_forward", _sequential_onload),
+)
+
+
+def watch_offload_hooks(wrappers: Wrappers) -> None:
+    """Wrap the hook classes that are loaded; a library that nobody imported moves nothing."""
+    for module_name, class_name, method, describe in HOOKS:
+        hook_class = getattr(sys.modules.get(module_name), class_name, None)
+        if hook_class is not None and hasattr(hook_class, method):
+            wrappers.wrap(hook_class, method, _maker(describe))
+
+
+def _maker(describe: Describe) -> Callable[[Callable[..., Any], str], Callable[..., Any]]:
+    def make(original: Callable[..., Any], _attribute: str) -> Callable[..., Any]:
+        import torch
+
+        is_compiling = torch.compiler.is_compiling
+
+        def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(self, *args, **kwargs)
+            call = ACTIVE.get()
+            plan = describe(self, args) if call is not None else None
+            if call is None or plan is None:
+                return original(self, *args, **kwargs)
+            began = call.clock.mark(plan.stream) if plan.stream is not None else None
+            if not call.enter_transfer(TRANSFER):
+                return original(self, *args, **kwargs)
+            ended = None
+            try:
+                result = original(self, *args, **kwargs)
+                ended = call.clock.mark(plan.stream) if plan.stream is not None else None
+            finally:
+                call.leave(TRANSFER, Moved(plan, began, ended))
+            return result
+
+        return observed
+
+    return make
+
+
+def settle(moved: Moved, clock: DeviceClock) -> Move:
+    """What a transfer came to, after the call: the device has been waited for."""
+    stream_ns = None
+    if moved.began is not None and moved.ended is not None:
+        first, last = clock.resolve([moved.began, moved.ended])
+        stream_ns = None if first is None or last is None else last - first
+    clock.release(mark for mark in (moved.began, moved.ended) if mark is not None)
+    plan = moved.plan
+    size = _bytes(plan) if plan.copies else 0
+    return Move(kind=plan.kind, bytes=size, pinned=plan.pinned, stream_ns=stream_ns)
+
+
+def _bytes(plan: Plan) -> int:
+    tensors: dict[int, Any] = {id(tensor): tensor for tensor in plan.loose}
+    for module in plan.modules:
+        for tensor in (*module.parameters(plan.recurse), *module.buffers(plan.recurse)):
+            tensors[id(tensor)] = tensor
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def owners(parts: Iterable[tuple[str, Any]]) -> dict[int, str]:
+    """Which component each module belongs to, by the module's identity; the first name counts."""
+    found: dict[int, str] = {}
+    for name, part in parts:
+        for module in part.modules():
+            found.setdefault(id(module), name)
+    return found
+
+
+def component_of(plan: Plan, owner: dict[int, str]) -> str:
+    """The name of the component whose weights were moved."""
+    named: Sequence[str] = [owner[id(module)] for module in plan.modules if id(module) in owner]
+    return named[0] if named else "unknown"

@@ -1,0 +1,39 @@
+"""A pipeline's own exception at the terminal: its traceback from the pipeline on, and one line of ours."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from stepscope.model.errors import StepscopeError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def show_failure(error: BaseException | None) -> int:
+    """Show what a run failed with and return the exit status; errors that main prints are raised."""
+    if error is None:
+        return 0
+    if isinstance(error, (KeyboardInterrupt, SystemExit, StepscopeError)):
+        raise error
+    lines = traceback.format_exception(type(error), error, _outside_stepscope(error.__traceback__))
+    print("".join(lines), end="", file=sys.stderr)
+    message = f"the pipeline failed with {type(error).__name__}; what was recorded until then is written."
+    print(f"stepscope: error: {message} {_remedy(error)}".rstrip(), file=sys.stderr)
+    return 1
+
+
+def _outside_stepscope(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame on that is not ours."""
+    while frames is not None and PACKAGE in Path(frames.tb_frame.f_code.co_filename).parents:
+        frames = frames.tb_next
+    return frames
+
+
+def _remedy(error: BaseException) -> str:
+    """What helps, where the kind of error tells. torch is not imported for its exception's sake."""
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return "Try a smaller size, fewer frames, --vae-tiling or --offload model."
+    return ""

@@ -1,0 +1,80 @@
+"""``stepscope gate``: budgets for CI."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepscope.analyse.gate_results import GateReport
+
+FORMATS = ("terminal", "json", "markdown", "junit", "github")
+
+
+class GateCommand:
+    """Hold runs against budgets: exit status 1 when one is broken.
+
+    Budgets by GPU model, rules, and a rolling baseline from a history of good runs; see docs/compare.md.
+    """
+
+    name = "gate"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Budgets, runs, history and where the result goes."""
+        parser.add_argument("dumps", nargs="+", type=Path, metavar="DUMP", help="perf dumps of the runs")
+        parser.add_argument("--budget", type=Path, required=True, metavar="TOML", help="the budget file")
+        parser.add_argument(
+            "--trace",
+            nargs="+",
+            type=Path,
+            default=[],
+            metavar="FILE",
+            help="the run's trace, for rules on it",
+        )
+        parser.add_argument("--history", type=Path, metavar="JSONL", help="the rolling baseline's history")
+        parser.add_argument("--record", action="store_true", help="add these runs to the history")
+        parser.add_argument("--junit", type=Path, metavar="XML", help="write JUnit XML there as well")
+        parser.add_argument(
+            "--github", action="store_true", help="print GitHub annotations as well, one a broken budget"
+        )
+        add_output_options(parser, FORMATS)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Judge, show, and say by the exit status whether every budget was kept."""
+        from stepscope.session.gate import GateOptions, run_gate
+
+        if arguments.record and arguments.history is None:
+            raise UsageError("--record needs a history to write to.", remedy="Give --history FILE.")
+        report = run_gate(
+            GateOptions(
+                budget=arguments.budget,
+                dumps=tuple(arguments.dumps),
+                traces=tuple(arguments.trace),
+                history=arguments.history,
+                record=arguments.record,
+            )
+        )
+        deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
+        if arguments.junit is not None:
+            deliver(_rendered(report, "junit"), arguments.junit)
+        if arguments.github:
+            deliver(_rendered(report, "github"), None)
+        return 0 if report.passed else 1
+
+
+def _rendered(report: GateReport, chosen: str) -> str:
+    from stepscope.render import gate_github, gate_json, gate_junit, gate_terminal
+
+    if chosen == "terminal":
+        return gate_terminal.render_gate_terminal(report, width=terminal_width(), colour=colour_wanted())
+    renderers = {
+        "json": gate_json.render_gate_json,
+        "markdown": gate_terminal.render_gate_markdown,
+        "junit": gate_junit.render_gate_junit,
+        "github": gate_github.render_gate_github,
+    }
+    return renderers[chosen](report)

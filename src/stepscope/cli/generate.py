@@ -1,0 +1,66 @@
+"""``stepscope generate``: flags in, a summary of every run out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from stepscope.cli.config_file import with_config
+from stepscope.cli.generate_flags import NOT_HERE, SIZES, add_flags
+from stepscope.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from stepscope.session.generate_options import GenerateResult
+
+NOT_FLAGS = frozenset({"command", "entrypoint", "config", "size", "log_level"})
+"""Attributes of the parsed arguments that are not flags of the generation itself."""
+
+
+class GenerateCommand:
+    """Run a diffusion pipeline, time its stages and steps, and trace exactly the steps asked for.
+
+    Whoever knows ``sglang generate`` types the same flags. Without --model-path the embedded tiny/qwen-image
+    runs, which needs no download. Times are shown after every run; --perf-dump-path keeps them as JSON,
+    --profile records a PyTorch Profiler trace of steps 1 to N.
+    """
+
+    name = "generate"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags; what is not given is left out, so that a configuration file can fill it."""
+        parser.argument_default = argparse.SUPPRESS
+        parser.usage = 'stepscope generate --prompt "TEXT" ["TEXT" ...] [flags]'
+        if isinstance(parser, Parser):
+            parser.elsewhere = NOT_HERE
+        add_flags(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run every prompt; 1 if a pipeline failed, after everything recorded was written and shown."""
+        from stepscope.cli.failure import show_failure
+        from stepscope.cli.progress import quiet_libraries, terminal_listener
+        from stepscope.session.generate import generate
+        from stepscope.session.generate_flags import GenerateFlags, options_of
+
+        arguments = with_config(arguments, add_flags)
+        quiet_libraries(getattr(arguments, "log_level", "error"))
+        flags: dict[str, Any] = {
+            name: value for name, value in vars(arguments).items() if name not in NOT_FLAGS
+        }
+        if (size := getattr(arguments, "size", None)) is not None:
+            width, height = SIZES[size]
+            flags = {"width": width, "height": height} | flags
+        typed: GenerateFlags = flags  # type: ignore[assignment]  # the parser made them
+        options = options_of(typed, show_progress=sys.stderr.isatty())
+        with terminal_listener() as listener:
+            results = generate(options, listener, finished=_print)
+        return show_failure(results[-1].error)
+
+
+def _print(result: GenerateResult) -> None:
+    """One run on standard output."""
+    from stepscope.analyse.summarise import summarise
+    from stepscope.render.run_summary import RunFiles, write_run_summary
+
+    files = RunFiles(perf_dump=result.dump_path, run_directory=result.run_directory)
+    write_run_summary(summarise(result.dump), result.run, files, sys.stdout)

@@ -1,0 +1,56 @@
+"""The argument parser of every command: one-line errors, the nearest known flag, help that costs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from stepscope.model.errors import UsageError
+
+HELP_WIDTH = 100
+
+
+class Parser(argparse.ArgumentParser):
+    """An ``ArgumentParser`` that raises ``UsageError`` instead of printing and leaving.
+
+    ``elsewhere`` maps flags that other tools have, and this command has not, to what to say about them.
+    """
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords, formatter_class=_help_formatter, allow_abbrev=False)
+        self.elsewhere: Mapping[str, str] = {}
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, but a flag that this parser does not know is an error here and now."""
+        parsed, rest = super().parse_known_args(args, namespace)
+        unknown = next((word for word in rest if word.startswith("-")), None)
+        if unknown is not None:
+            raise self._unknown(unknown.split("=", 1)[0])
+        return parsed, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message as a UsageError; main prints it."""
+        raise UsageError(f"{message}.", remedy=f"See {self.prog} --help.")
+
+    def _unknown(self, flag: str) -> UsageError:
+        if flag in self.elsewhere:
+            return UsageError(f"{flag} is not in this version: {self.elsewhere[flag]}")
+        near = nearest(flag, list(self._option_string_actions))
+        remedy = f"Did you mean {near}?" if near else f"See {self.prog} --help."
+        return UsageError(f"{self.prog.split()[-1]} has no {flag}.", remedy=remedy)
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known word most like a mistyped one, if any is like it at all."""
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
+
+
+def _help_formatter(prog: str) -> argparse.HelpFormatter:
+    """Rich is imported only when help is shown."""
+    from rich_argparse import RichHelpFormatter
+
+    RichHelpFormatter.group_name_formatter = str.capitalize
+    formatter: argparse.HelpFormatter = RichHelpFormatter(prog, max_help_position=36, width=HELP_WIDTH)
+    return formatter

@@ -1,0 +1,76 @@
+"""Where the files of a run go, decided and tried out before the work begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.record.atomic import check_writable
+from stepscope.record.perf_dump import numbered
+from stepscope.record.run_record import RUN_FILE
+from stepscope.session.generate_options import GenerateOptions
+
+PROFILE_DIRECTORY_VARIABLES = (
+    "STEPSCOPE_PROFILE_DIR",
+    "SGLANG_DIFFUSION_TORCH_PROFILER_DIR",
+    "SGLANG_TORCH_PROFILER_DIR",
+)
+"""In order of precedence; the last two are SGLang's."""
+DEFAULT_PROFILE_DIRECTORY = Path("logs")
+DEFAULT_OUTPUT_DIRECTORY = Path("outputs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destinations:
+    """The places of one run. None: nothing of that kind is written."""
+
+    traces: Path | None
+    outputs: Path | None
+    perf_dump: Path | None
+    run: Path | None
+
+    def check(self) -> None:
+        """Raise RunFailedError if any of them cannot be written."""
+        dump_directory = None if self.perf_dump is None else self.perf_dump.parent
+        for directory in (self.run, self.traces, self.outputs, dump_directory):
+            if directory is not None:
+                check_writable(directory)
+
+
+def destinations(
+    options: GenerateOptions, number: int, environ: Mapping[str, str] = os.environ
+) -> Destinations:
+    """The places of the run of prompt ``number``; a run directory that holds a run is left alone."""
+    run = _run_directory(options.run_directory, number)
+    traces = outputs = None
+    if options.profile is not None:
+        traces = options.profile.directory or run or profile_directory(environ)
+    if options.output.save:
+        outputs = options.output.directory or run or DEFAULT_OUTPUT_DIRECTORY
+    dump = options.perf_dump_path
+    return Destinations(
+        traces=traces,
+        outputs=outputs,
+        perf_dump=None if dump is None else numbered(dump, number),
+        run=run,
+    )
+
+
+def profile_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The first of the variables that is set and not empty, else ``./logs``."""
+    named = (environ.get(name) for name in PROFILE_DIRECTORY_VARIABLES)
+    chosen = next((value for value in named if value), None)
+    return DEFAULT_PROFILE_DIRECTORY if chosen is None else Path(chosen).expanduser()
+
+
+def _run_directory(asked: Path | None, number: int) -> Path | None:
+    """``DIR``, ``DIR-1``, ...: the first from ``number`` on that holds no run yet."""
+    if asked is None:
+        return None
+    candidate = numbered(asked, number)
+    while (candidate / RUN_FILE).exists():
+        number += 1
+        candidate = numbered(asked, number)
+    return candidate

@@ -1,0 +1,76 @@
+"""Runs against budgets: reads dumps, traces, budget and history, judges, and keeps the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.analyse.gate import gate, history_entry
+from stepscope.analyse.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
+from stepscope.analyse.results import RankReport
+from stepscope.analyse.summarise import summarise
+from stepscope.model.budget import Baseline, Budgets, HistoryEntry
+from stepscope.model.dump import PerfDump
+from stepscope.record.budget_reader import read_budgets
+from stepscope.record.json_lines import append_line, read_lines
+from stepscope.record.perf_dump_reader import read_perf_dumps
+from stepscope.session.trace_reports import TraceReports, report_trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOptions:
+    """What to hold against what."""
+
+    budget: Path
+    dumps: tuple[Path, ...]
+    traces: tuple[Path, ...] = ()
+    history: Path | None = None
+    record: bool = False  # add the runs to the history
+
+
+def run_gate(options: GateOptions, *, read_trace: TraceReports = report_trace) -> GateReport:
+    """Hold every run in the dumps against the budgets.
+
+    Raises:
+        UnreadableInputError: a dump, trace, budget or history cannot be read.
+        RunFailedError: the history cannot be written.
+
+    """
+    budgets = _with_baseline(read_budgets(options.budget), options.history)
+    history = read_lines(options.history, HistoryEntry) if options.history else ()
+    ranks = [rank for path in options.traces for rank in read_trace(path)]
+    results = []
+    for path in options.dumps:
+        for dump in read_perf_dumps(path):
+            result = _gate_one(dump, path, budgets, ranks, history)
+            results.append(result)
+            if options.record and options.history is not None:
+                _record(options.history, dump, path, result)
+    return GateReport(
+        schema_version=GATE_SCHEMA_VERSION,
+        passed=all(result.passed for result in results),
+        results=tuple(results),
+    )
+
+
+def _gate_one(
+    dump: PerfDump,
+    path: Path,
+    budgets: Budgets,
+    ranks: Sequence[RankReport],
+    history: Sequence[HistoryEntry],
+) -> GateResult:
+    return gate(summarise(dump, path=str(path)), budgets, ranks=ranks, history=history)
+
+
+def _record(history: Path, dump: PerfDump, path: Path, result: GateResult) -> None:
+    summary = summarise(dump, path=str(path))
+    append_line(history, history_entry(summary, result, timestamp=dump.timestamp, commit=dump.commit_hash))
+
+
+def _with_baseline(budgets: Budgets, history: Path | None) -> Budgets:
+    """A history asks for the baseline even where the budget file does not set it."""
+    if history is None or budgets.baseline is not None:
+        return budgets
+    return Budgets(default=budgets.default, gpu=budgets.gpu, rules=budgets.rules, baseline=Baseline())

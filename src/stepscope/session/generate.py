@@ -1,0 +1,158 @@
+"""``generate``: load a pipeline once, run each request observed, and write everything that was seen."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stepscope.capture.environment import read_environment
+from stepscope.model.run import Environment, OutsideRun, Warmup
+from stepscope.model.vocabulary import Outside
+from stepscope.session.destinations import Destinations, destinations
+from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
+from stepscope.session.keep import Finished, keep
+from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
+from stepscope.session.warmup import not_warmed_up, warm_up
+from stepscope.workload.arguments import call_arguments
+from stepscope.workload.describe import describe
+from stepscope.workload.load import load
+from stepscope.workload.request import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """What is the same for every request."""
+
+    options: GenerateOptions
+    loaded: Loaded
+    environment: Environment
+    listener: Listener
+    loading: OutsideRun
+
+
+def generate(
+    options: GenerateOptions,
+    listener: Listener | None = None,
+    *,
+    finished: Callable[[GenerateResult], None] = lambda _: None,
+) -> tuple[GenerateResult, ...]:
+    """Run every request and return a result for each; the last one has ``error`` set where a run failed.
+
+    What was recorded until a failure, or until Ctrl-C, is written like that of any other run. ``finished`` is
+    called with each result as soon as it is there.
+
+    Raises:
+        UsageError: the model is unknown, or a flag is one that the pipeline cannot take.
+        RunFailedError: a destination cannot be written, or the model cannot be loaded.
+
+    """
+    listener = listener or SilentListener()
+    destinations(options, 0).check()
+    begin = time.perf_counter_ns()
+    loaded = load(options.load, listener.loading)
+    session = _Session(
+        options=options,
+        loaded=loaded,
+        environment=read_environment(loaded.device),
+        listener=listener,
+        loading=_outside(Outside.MODEL_LOADING, begin),
+    )
+    for request in options.requests:  # a wrong argument is found before the first run, not after it
+        call_arguments(loaded.pipeline, request, loaded.defaults)
+    _show_bars(loaded.pipeline, shown=options.show_progress)
+    warmup, outside = _warm_up(session)
+    results: list[GenerateResult] = []
+    for number in range(len(options.requests)):
+        around = (session.loading, *outside) if number == 0 else ()
+        results.append(_run(session, number, warmup, around))
+        finished(results[-1])
+        if results[-1].error is not None:
+            break
+    return tuple(results)
+
+
+def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
+    options = session.options.warmup
+    wanted = session.options.measures if options.enabled is None else options.enabled
+    if not wanted:
+        said_no = options.enabled is False
+        return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
+    begin = time.perf_counter_ns()
+    warmup = warm_up(
+        session.loaded,
+        session.options.requests[0],
+        session.environment,
+        steps=options.steps,
+        at_most=options.at_most,
+        about_to_run=session.listener.warming_up,
+    )
+    return warmup, (_outside(Outside.WARMUP, begin),)
+
+
+def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideRun, ...]) -> GenerateResult:
+    """One request from its arguments to its files."""
+    options, loaded = session.options, session.loaded
+    request = options.requests[number]
+    places = destinations(options, number)
+    request_id = str(uuid.uuid4())
+    session.listener.running(request_id, number, len(options.requests))
+    arguments = call_arguments(loaded.pipeline, request, loaded.defaults)
+    with _scratch(places) as scratch:
+        observed = observe_call(
+            loaded.pipeline,
+            lambda: loaded.pipeline(**arguments),
+            request_id=request_id,
+            workload=describe(loaded, request, arguments),
+            environment=session.environment,
+            options=ObserveOptions(trace=_trace_request(options, scratch), own_process=True),
+            call_id=number,
+        )
+        run = replace(
+            observed.run,
+            warmup=warmup,
+            outside=(*outside, *observed.run.outside),
+            warnings=(*loaded.notes, *observed.run.warnings),
+        )
+        return keep(
+            Finished(
+                observed=replace(observed, run=run),
+                request=request,
+                loaded=loaded,
+                output=options.output,
+                places=places,
+            )
+        )
+
+
+@contextmanager
+def _scratch(places: Destinations) -> Iterator[Path | None]:
+    """A folder for the raw export beside the trace, on a disk that is known to take it."""
+    if places.traces is None:
+        yield None
+        return
+    places.check()
+    with tempfile.TemporaryDirectory(prefix=".stepscope-", dir=places.traces) as folder:
+        yield Path(folder)
+
+
+def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceRequest | None:
+    profile = options.profile
+    if profile is None or scratch is None:
+        return None
+    return TraceRequest(steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch)
+
+
+def _show_bars(pipeline: Any, *, shown: bool) -> None:
+    """Diffusers' own progress bar: its cost is the user's wish, and none where nobody looks."""
+    if hasattr(pipeline, "set_progress_bar_config"):
+        pipeline.set_progress_bar_config(disable=not shown)
+
+
+def _outside(name: Outside, begin_ns: int) -> OutsideRun:
+    return OutsideRun(name=name, host_start_ns=begin_ns, host_end_ns=time.perf_counter_ns())

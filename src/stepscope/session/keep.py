@@ -1,0 +1,146 @@
+"""Writes everything that one run left: outputs, trace, dump, run record. A failed write costs only itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from stepscope.analyse.reconcile import reconcile
+from stepscope.model.errors import StepscopeError
+from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
+from stepscope.model.vocabulary import Outside
+from stepscope.record.atomic import keep_existing
+from stepscope.record.media import output_of, save_media, stem_of
+from stepscope.record.perf_dump import write_dump
+from stepscope.record.run_record import RUN_FILE, write_run
+from stepscope.record.trace_writer import TraceContent, write_trace
+from stepscope.session.destinations import Destinations
+from stepscope.session.generate_options import GenerateResult, OutputOptions
+from stepscope.session.observe import ObservedCall, RawTrace
+from stepscope.workload.arguments import GenerationRequest
+from stepscope.workload.media import media_of
+from stepscope.workload.request import Loaded
+
+RANDOM_WEIGHTS_STAMP = "random weights"
+DUMP_FILE = "perf.json"
+"""The dump's name in a run directory."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What has been written of a run so far, and what could not be."""
+
+    run: Run
+    failures: list[StepscopeError] = field(default_factory=list)
+
+    def add(self, **fields: Any) -> None:
+        """Append to tuples of the run: ``outside``, ``outputs``, ``traces``, ``warnings``."""
+        grown = {name: (*getattr(self.run, name), *values) for name, values in fields.items()}
+        self.run = replace(self.run, **grown)  # type: ignore[arg-type]  # tuples of what each holds
+
+    @contextmanager
+    def guarded(self, outside: Outside | None = None) -> Iterator[None]:
+        """Keep a failure to write for later, and the time spent as an outside stage."""
+        begin = time.perf_counter_ns()
+        try:
+            yield
+        except StepscopeError as error:
+            self.failures.append(error)
+            self.add(warnings=(str(error),))
+        if outside is not None:
+            end = time.perf_counter_ns()
+            self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A run that has ended, one way or another, and where its files are to go."""
+
+    observed: ObservedCall
+    request: GenerationRequest
+    loaded: Loaded
+    output: OutputOptions
+    places: Destinations
+
+
+def keep(finished: Finished) -> GenerateResult:
+    """Write the files of one run, complete or not, and return its result."""
+    observed, places = finished.observed, finished.places
+    kept = _Kept(run=observed.run)
+    if observed.error is None:
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
+            _keep_outputs(kept, finished)
+    if observed.raw_trace is not None and places.traces is not None:
+        with kept.guarded(Outside.TRACE_EXPORT):
+            kept.add(traces=(_keep_trace(observed.raw_trace, kept.run, places.traces),))
+    elif places.traces is not None:
+        kept.add(warnings=("no trace was written: the run ended before a step was recorded",))
+    dump_path = _keep_records(kept, places)
+    return GenerateResult(
+        run=kept.run,
+        dump=reconcile(kept.run),
+        output=observed.result,
+        dump_path=dump_path,
+        run_directory=places.run,
+        error=observed.error or next(iter(kept.failures), None),
+    )
+
+
+def _keep_outputs(kept: _Kept, finished: Finished) -> None:
+    request, loaded, folder = finished.request, finished.loaded, finished.places.outputs
+    asked = finished.output.file_name
+    stamp = RANDOM_WEIGHTS_STAMP if loaded.random_weights else None
+    stem = _stem(request.prompt, kept.run.request_id, asked)
+    outputs: list[Output] = []
+    for media in media_of(finished.observed.result, fps=request.fps or loaded.defaults.fps):
+        saved = output_of(media) if folder is None else save_media(media, folder, stem, stamp=stamp)
+        outputs.append(saved)
+    kept.add(outputs=outputs)
+    path = outputs[0].path if outputs else None
+    if asked is not None and path is not None and Path(path).stem != stem:
+        kept.add(warnings=(f"an output of that name exists: this one is {path}",))
+    if not all(output.finite for output in outputs):
+        kept.add(warnings=("the output holds NaN or infinite values; the timing stands",))
+
+
+def _stem(prompt: str, request_id: str, asked: str | None) -> str:
+    """The name asked for, or one from the prompt and the run's id that no other run has."""
+    if asked is not None:
+        return stem_of(Path(asked).stem)
+    return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
+
+
+def _keep_trace(raw: RawTrace, run: Run, directory: Path) -> TraceWindow:
+    content = TraceContent(
+        steps=raw.steps,
+        asked=raw.request.steps,
+        full_stages=raw.request.all_stages,
+        marks=raw.anchors,
+    )
+    return write_trace(raw.path, run, content, directory)
+
+
+def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
+    """The run record and the dumps, last, so that they name the other files and every warning."""
+    dump_path = places.perf_dump
+    if dump_path is not None:
+        with kept.guarded():
+            previous = keep_existing(dump_path)
+            if previous is not None:
+                kept.add(warnings=(f"{dump_path} existed: it is now {previous}",))
+    writers: list[Callable[[], Path]] = []
+    if places.run is not None:
+        folder = places.run
+        writers.append(lambda: write_dump(reconcile(kept.run), folder / DUMP_FILE))
+        writers.append(lambda: write_run(kept.run, folder / RUN_FILE))
+    if dump_path is not None:
+        writers.append(lambda: write_dump(reconcile(kept.run), dump_path))
+    written = None
+    for write in writers:
+        with kept.guarded():
+            written = write()
+    return written if dump_path is not None else None

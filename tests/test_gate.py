@@ -1,0 +1,266 @@
+"""Gates: budgets by GPU, rules, the rolling baseline, and what CI systems read."""
+
+import json
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dumps import DATA, stepscope_json
+from stepscope.analyse.gate import budget_for, gate
+from stepscope.analyse.gate_results import GATE_SCHEMA_VERSION, Check, GateReport, GateResult, Outcome
+from stepscope.analyse.results import EngagedView, Finding, RankReport
+from stepscope.analyse.summarise import summarise
+from stepscope.cli import main
+from stepscope.model.budget import Baseline, Budget, Budgets, GateRules, HistoryEntry
+from stepscope.model.errors import UnreadableInputError
+from stepscope.record.budget_reader import read_budgets
+from stepscope.record.json_lines import append_line, read_lines
+from stepscope.record.perf_dump_reader import perf_dump_from_json
+from stepscope.render.gate_github import render_gate_github
+from stepscope.render.gate_json import gate_schema
+from stepscope.render.gate_junit import render_gate_junit
+
+BUDGETS = """
+[default]
+total_ms = 60000
+
+[gpu."H200"]
+total_ms = 4000
+step_ms = 360
+slowest_step_ms = 400
+peak_memory_gib = 50
+
+[gpu."H200".stages]
+DenoisingStage = 3600
+DecodingStage = 60
+
+[rules]
+trusted = true
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working directory with budgets and one run on an H200."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "budgets.toml").write_text(BUDGETS)
+    (tmp_path / "perf.json").write_text(json.dumps(stepscope_json([350.0] * 10)))
+    return tmp_path
+
+
+def summary_of(document):
+    return summarise(perf_dump_from_json(document, origin="x"), path="perf.json")
+
+
+def outcomes(result):
+    return {check.name: check.outcome for check in result.checks}
+
+
+def test_a_broken_budget_is_status_1_and_a_table(here, capsys, golden) -> None:
+    """The decode is over its budget: the table names it first, with both numbers."""
+    assert main(["gate", "--budget", "budgets.toml", "perf.json"]) == 1
+    golden("gate_failed.txt", capsys.readouterr().out)
+
+
+def test_kept_budgets_are_status_0(here, capsys) -> None:
+    """With a wider decode budget the gate passes."""
+    (here / "budgets.toml").write_text(BUDGETS.replace("DecodingStage = 60", "DecodingStage = 90"))
+    assert main(["gate", "--budget", "budgets.toml", "perf.json"]) == 0
+    assert capsys.readouterr().out.startswith("GATE PASSED: 8 checks")
+
+
+def test_the_most_specific_gpu_wins() -> None:
+    """'H200' applies to an H200 NVL unless 'H200 NVL' has its own; anything else gets the default."""
+    wide, narrow, default = (Budget(total_ms=ms) for ms in (1.0, 2.0, 3.0))
+    budgets = Budgets(default=default, gpu={"h200": wide, "H200 NVL": narrow})
+    assert budget_for("NVIDIA H200", budgets) == ("h200", wide)
+    assert budget_for("NVIDIA H200 NVL", budgets) == ("H200 NVL", narrow)
+    assert budget_for("AMD MI300X", budgets) == ("default", default)
+
+
+def test_no_budget_for_a_device_fails() -> None:
+    """A run on a GPU nobody set a budget for is not waved through."""
+    result = gate(summary_of(stepscope_json([350.0] * 10)), Budgets(gpu={"B200": Budget(total_ms=1.0)}))
+    assert not result.passed
+    assert outcomes(result)["a budget for this device"] is Outcome.FAILED
+
+
+def test_what_cannot_be_measured_fails() -> None:
+    """A memory budget on a dump without memory, a stage that is not there, a rule without a trace."""
+    document = stepscope_json([350.0] * 10, memory_checkpoints=None)
+    budgets = Budgets(
+        default=Budget(peak_memory_gib=10, stages={"NoSuchStage": 1.0}), rules=GateRules(no_sync_in_loop=True)
+    )
+    result = gate(summary_of(document), budgets)
+    failed = {check.name: check.detail for check in result.checks if check.outcome is Outcome.FAILED}
+    assert failed["peak memory"] == "not measured"
+    assert failed["stage NoSuchStage"] == "not measured"
+    assert "--trace" in failed["no synchronisation in the loop"]
+
+
+def test_untrusted_and_incomplete_runs_fail_unless_allowed() -> None:
+    """A dump with the profiler inside breaks the rule 'trusted', which a budget file may switch off."""
+    document = json.loads((DATA / "sglang_cpu_asked_3.perf.json").read_text())
+    budgets = Budgets(default=Budget(total_ms=9999))
+    assert outcomes(gate(summary_of(document), budgets))["trusted numbers"] is Outcome.FAILED
+    lenient = Budgets(default=Budget(total_ms=9999), rules=GateRules(trusted=False))
+    assert gate(summary_of(document), lenient).passed
+    cut = stepscope_json([350.0] * 10, incomplete_reason="out of memory")
+    assert outcomes(gate(summary_of(cut), budgets))["complete run"] is Outcome.FAILED
+
+
+def rank_with(*finding_ids):
+    findings = tuple(
+        Finding(id=each, title="t", evidence="e", cost_ms=1.0, source=None, remedy="r")
+        for each in finding_ids
+    )
+    return RankReport(
+        rank=0, path="t", request_id=None, source="stepscope", event_count=1, gpu=None, stages=(), steps=(),
+        categories=(), transfers=(), kernels=(), findings=findings,
+        engaged=EngagedView(attention=None, gemm_dtypes=(), compiled_kernel_share=0.0, graph_replays=0),
+    )  # fmt: skip
+
+
+def test_rules_on_findings_of_the_trace() -> None:
+    """A synchronisation in the loop breaks its rule; another finding only where it is forbidden by id."""
+    summary = summary_of(stepscope_json([350.0] * 10))
+    rules = GateRules(no_sync_in_loop=True, forbid_findings=("copy.pageable",))
+    budgets = Budgets(default=Budget(total_ms=9999), rules=rules)
+    assert gate(summary, budgets, ranks=[rank_with("host.other")]).passed
+    for broken in ("host.sync_in_loop", "copy.pageable"):
+        assert not gate(summary, budgets, ranks=[rank_with(broken)]).passed
+
+
+def entry(total_ms, *, good=True, cohort="c"):
+    return HistoryEntry(cohort=cohort, request_id="r", total_ms=total_ms, good=good)
+
+
+def test_the_rolling_baseline_counts_good_runs_of_the_cohort() -> None:
+    """Median of the last K good runs; bad runs, other cohorts and older runs do not count."""
+    summary = summary_of(stepscope_json([350.0] * 10))  # 3,780 ms
+    budgets = Budgets(default=Budget(total_ms=9999), baseline=Baseline(last=3, at_least=3, allow_percent=5))
+    cohort = gate(summary, budgets).cohort
+    mine = [entry(ms, cohort=cohort) for ms in (100.0, 3600.0, 3610.0, 3620.0)]
+    others = [entry(50.0), entry(60.0, cohort=cohort, good=False)] * 3
+    kept = gate(summary, budgets, history=[*mine, *others])
+    assert outcomes(kept)["rolling baseline"] is Outcome.PASSED
+    faster = [entry(ms, cohort=cohort) for ms in (3500.0, 3500.0, 3500.0)]
+    assert outcomes(gate(summary, budgets, history=faster))["rolling baseline"] is Outcome.FAILED
+    young = gate(summary, budgets, history=faster[:2])
+    assert outcomes(young)["rolling baseline"] is Outcome.SKIPPED
+    assert young.passed
+
+
+def test_a_cohort_is_the_same_work_on_the_same_kind_of_gpu() -> None:
+    """A new driver or commit stays in the cohort; another size, GPU or compile mode leaves it."""
+    budgets = Budgets(default=Budget(total_ms=9999))
+
+    def cohort(part="environment", **values):
+        document = stepscope_json([350.0] * 10)
+        document[part] |= values
+        return gate(summary_of(document), budgets).cohort
+
+    assert cohort() == cohort(driver="999") == cohort(commit="abc")
+    assert (
+        len(
+            {
+                cohort(),
+                cohort(device_name="B200"),
+                cohort("workload", height=512),
+                cohort("workload", compile="blocks"),
+            }
+        )
+        == 4
+    )
+
+
+def test_history_is_recorded_only_when_asked(here, capsys) -> None:
+    """--record appends the run with its outcome; the fourth run then has a baseline."""
+    (here / "budgets.toml").write_text("[default]\ntotal_ms = 9999\n[baseline]\nallow_percent = 5\n")
+    call = ["gate", "--budget", "budgets.toml", "--history", "h.jsonl", "perf.json"]
+    assert main(call) == 0
+    assert not (here / "h.jsonl").exists()
+    for _ in range(3):
+        assert main([*call, "--record"]) == 0
+    assert len(read_lines(here / "h.jsonl", HistoryEntry)) == 3
+    (here / "perf.json").write_text(json.dumps(stepscope_json([400.0] * 10)))
+    capsys.readouterr()
+    assert main([*call, "--record"]) == 1
+    assert "rolling baseline" in capsys.readouterr().out
+    assert [each.good for each in read_lines(here / "h.jsonl", HistoryEntry)] == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[default]\ntotl_ms = 1\n", "did you mean total_ms"),
+        ('[gpu."H200"]\nstages = 3\n', "stages"),
+        ("[budget]\ntotal_ms = 1\n", "unknown key budget"),
+        ("[rules]\nno_syncs = true\n", "no_sync"),
+        ("[default]\ntotal_ms = -1\n", "positive"),
+        ("[default]\ntotal_ms = nan\n", "positive"),
+        ("[baseline]\nlast = 2\nat_least = 5\n", "at_least"),
+        ("not toml", "no budget file"),
+    ],
+)
+def test_a_budget_file_that_would_check_nothing_is_refused(here, capsys, text, words) -> None:
+    """Misspelt keys, bad limits and broken TOML are named; a typo never makes a gate pass."""
+    (here / "budgets.toml").write_text(text)
+    assert main(["gate", "--budget", "budgets.toml", "perf.json"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_missing_budget_file_is_a_named_error(tmp_path) -> None:
+    """No traceback for a path that is not there."""
+    with pytest.raises(UnreadableInputError):
+        read_budgets(tmp_path / "none.toml")
+
+
+def test_junit_and_annotations_of_a_failed_gate(here, capsys) -> None:
+    """JUnit counts what failed; annotations go to standard output as workflow commands."""
+    assert main(["gate", "--budget", "budgets.toml", "--junit", "gate.xml", "--github", "perf.json"]) == 1
+    root = ET.parse(here / "gate.xml").getroot()
+    assert (root.tag, root.get("tests"), root.get("failures")) == ("testsuites", "8", "1")
+    (failure,) = root.iter("failure")
+    assert "80.0 ms against a budget of 60.0 ms" in failure.get("message")
+    out = capsys.readouterr().out
+    assert "::error title=stepscope gate%3A stage DecodingStage::perf.json on NVIDIA H200" in out
+
+
+def test_json_keeps_its_schema(here, capsys) -> None:
+    """The JSON validates against the schema made from the types."""
+    main(["gate", "--budget", "budgets.toml", "--format", "json", "perf.json"])
+    jsonschema.validate(json.loads(capsys.readouterr().out), gate_schema())
+
+
+def report_of(text) -> GateReport:
+    check = Check(name=text, unit="ms", limit=1.0, measured=2.0, outcome=Outcome.FAILED, detail=text)
+    result = GateResult(path=text, request_id="", device=text, budget="default", cohort="c", checks=(check,))
+    return GateReport(schema_version=GATE_SCHEMA_VERSION, passed=False, results=(result,))
+
+
+@given(st.text())
+def test_any_text_gives_valid_xml_and_one_annotation(text) -> None:
+    """Whatever a dump is called, the XML parses and no further workflow command appears."""
+    report = report_of(text)
+    ET.fromstring(render_gate_junit(report))
+    lines = render_gate_github(report).splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("::error title=")
+    assert not lines[1].startswith("::")
+
+
+@given(st.lists(st.integers(0, 5), max_size=5), st.integers(0, 200), st.booleans())
+def test_a_history_cut_anywhere_goes_on(tmp_path_factory, values, cut, final) -> None:
+    """A file cut at any byte loses the cut line at most, and what is appended afterwards is read."""
+    path = tmp_path_factory.mktemp("history") / "h.jsonl"
+    for value in values:
+        append_line(path, entry(float(value)))
+    content = path.read_bytes() if path.exists() else b""
+    path.write_bytes(content[: min(cut, len(content))] if not final else content.rstrip(b"\n"))
+    before = read_lines(path, HistoryEntry)
+    append_line(path, entry(9.0))
+    assert read_lines(path, HistoryEntry) == (*before, entry(9.0))
