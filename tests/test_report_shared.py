@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
-from stepscope.analyse.results import RankReport, Report
+from stepscope.analyse.results import RankReport
 from stepscope.record.open import read_trace
 from stepscope.render.report_json import render_json
-from stepscope.render.report_markdown import render_markdown
-from stepscope.render.report_terminal import render_terminal
 
 # Figures of shared/traces/README.md: kernels, span in ms, busy in per cent.
 ROWS = {
@@ -249,16 +247,3 @@ def test_the_names_that_others_rely_on_are_in_the_json(analysed: Analysed) -> No
     assert {"name", "category", "count", "total_ms", "share", "mean_us", "source"} <= set(rank["kernels"][0])
     assert {"file", "line", "line_exact", "function"} <= set(rank["kernels"][0]["source"])
     assert {"transfers", "engaged"} <= set(rank)
-
-
-@pytest.mark.parametrize(
-    ("label", "names"), [("qwen_stacks", [STACKS]), ("wan_unipc", [WAN]), ("ulysses", [RANK0, RANK1])]
-)
-def test_the_views_of_three_recorded_traces(
-    analysed: Analysed, golden: Callable[[str, str], None], label: str, names: list[str]
-) -> None:
-    """Looked at, and kept."""
-    report: Report = assemble(names, (), [analysed(name) for name in names])
-
-    golden(f"recorded_{label}.terminal.txt", render_terminal(report))
-    golden(f"recorded_{label}.md", render_markdown(report))
