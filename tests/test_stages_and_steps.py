@@ -170,3 +170,32 @@ def test_a_trace_without_anything_recognisable_has_no_steps() -> None:
 
     assert found.marks.stages == ()
     assert found.marks.steps == ()
+
+
+def test_a_step_cut_by_a_pause_is_one_step() -> None:
+    """A profiler that stopped inside a step left two pieces of it."""
+    made = TraceBuilder()
+    for name, at, length in (
+        ("denoising_step_1", 0, 40),
+        ("denoising_step_1", 60, 40),
+        ("denoising_step_2", 100, 50),
+    ):
+        made.annotate(name, at, length, ours=True)
+    found = analyse(made.build())
+
+    assert [index for index, _, _ in steps(found)] == [1, 2]
+    assert (found.marks.steps[0].span.start_ns, found.marks.steps[0].span.end_ns) == (0, 100_000)
+
+
+def test_a_stage_inside_another_takes_its_own_work() -> None:
+    """Nested time belongs to the innermost; the same stage marked twice is one."""
+    made = TraceBuilder()
+    made.annotate("DenoisingStage", 0, 100)
+    made.annotate("denoising_loop", 1, 98)
+    made.annotate("DecodingStage", 40, 20)
+    made.launch("a", 10, 15, 1)
+    made.launch("b", 50, 55, 1)
+    found = analyse(made.build())
+
+    assert [name for name, _ in stages(found)] == ["DenoisingStage", "DecodingStage"]
+    assert found.attribution.stage.tolist() == [0, 1]

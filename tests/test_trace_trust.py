@@ -142,3 +142,15 @@ def test_one_untrusted_run_makes_the_report_untrusted_and_says_which() -> None:
 
     assert not report.trust.ok
     assert report.trust.reasons == ("abc: sums disagree",)
+
+
+def test_what_stepscope_wrote_into_the_header_is_said() -> None:
+    """Random weights, an incomplete run, and the request whatever the file is called now."""
+    made = TraceBuilder(path="renamed.json")
+    busy(made)
+    header = {"request_id": "abc", "load_format": "dummy", "incomplete_reason": "out of memory"}
+    found = analyse_trace(replace(made.build(), metadata={"stepscope": header}))
+
+    assert found.rank.request_id == "abc"
+    assert any("random weights" in remark for remark in found.warnings)
+    assert any("out of memory" in remark for remark in found.warnings)

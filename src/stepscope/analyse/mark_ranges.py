@@ -114,6 +114,13 @@ def outermost(ranges: Sequence[MarkRange]) -> list[MarkRange]:
     return kept
 
 
+def without_repeats(ranges: Sequence[MarkRange]) -> list[MarkRange]:
+    """The ranges without those inside another of the same name: a stage that an engine marks twice."""
+    names = {found.mark.name for found in ranges}
+    kept = [one for name in names for one in outermost([r for r in ranges if r.mark.name == name])]
+    return sorted(kept, key=lambda found: (found.span.start_ns, -found.span.end_ns))
+
+
 def _large(names: I32, durations_ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows whose name's longest duration is not small against the longest of all."""
     distinct, inverse = np.unique(names, return_inverse=True)

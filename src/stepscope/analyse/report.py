@@ -56,7 +56,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
     rank = RankReport(
         rank=trace.rank or 0,
         path=trace.path,
-        request_id=request_id(trace.path),
+        request_id=_said(trace, "request_id") or request_id(trace.path),
         source=trace.source.value,
         event_count=trace.event_count,
         gpu=gpu_summary(found),
@@ -117,6 +117,13 @@ def request_id(path: str) -> str | None:
     return found["id"] if found else None
 
 
+def _said(trace: Trace, key: str) -> str | None:
+    """What stepscope wrote into the trace's header when it recorded it; None in other recorders' traces."""
+    header = trace.metadata.get("stepscope")
+    value = header.get(key) if isinstance(header, dict) else None
+    return value if isinstance(value, str) else None
+
+
 def _of_rank(rank: RankReport, text: str, several: bool) -> str:
     return f"{PurePath(rank.path).name}: {text}" if several else text
 
@@ -152,6 +159,11 @@ def _warnings(found: Analysis) -> tuple[str, ...]:
             f"{found.clipped_count:,} GPU events overlap the next of their stream; "
             "sums over kernels clip them, busy time is a union."
         )
+    if _said(found.trace, "load_format") == "dummy":
+        remarks.append("Recorded on random weights: caches, quality and data-dependent kernels are not real.")
+    incomplete = _said(found.trace, "incomplete_reason")
+    if incomplete:
+        remarks.append(f"The recorded run is incomplete: {incomplete}")
     if not found.marks.stages and not found.marks.steps:
         remarks.append("No stages or steps could be recognised in the trace.")
     return (*remarks, *found.marks.notes)

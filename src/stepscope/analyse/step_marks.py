@@ -37,11 +37,15 @@ class StepMark:
 
 def steps_by_name(ranges: Sequence[MarkRange]) -> list[StepMark]:
     """Steps that annotations name; those without a number are counted from 0."""
-    found = outermost([found for found in ranges if found.mark.kind is MarkKind.STEP])
-    return [
-        StepMark(index=position if one.mark.index is None else one.mark.index, span=one.span, inferred=False)
-        for position, one in enumerate(found)
-    ]
+    steps: list[StepMark] = []
+    for one in outermost([found for found in ranges if found.mark.kind is MarkKind.STEP]):
+        if steps and one.mark.index is not None and one.mark.index == steps[-1].index:
+            # A step that a profiler's pause cut in two.
+            steps[-1] = replace(steps[-1], span=replace(steps[-1].span, end_ns=one.span.end_ns))
+        else:
+            index = len(steps) if one.mark.index is None else one.mark.index
+            steps.append(StepMark(index=index, span=one.span, inferred=False))
+    return steps
 
 
 def steps_by_profiler(
