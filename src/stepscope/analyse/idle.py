@@ -69,8 +69,7 @@ def idle_gaps(trace: Trace, work: GpuWork, devices: tuple[DeviceTime, ...], call
     """Every gap with its cause."""
     if not devices:
         return _empty()
-    first = min(int(device.busy.start_ns[0]) for device in devices)
-    last = max(int(device.busy.end_ns[-1]) for device in devices)
+    first, last = int(work.start_ns.min()), int(work.end_ns.max())
     parts = []
     for device in devices:
         found = gaps(device.busy, first, last)
