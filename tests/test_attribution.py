@@ -5,6 +5,7 @@ import pytest
 
 from stepscope.analyse.analysis import Analysis, analyse
 from stepscope.analyse.attribute import source_of
+from stepscope.analyse.report import analyse_trace
 from stepscope.analyse.source_policy import is_user_frame
 from stepscope.model.trace import SourceLine
 from traces import TraceBuilder
@@ -154,3 +155,17 @@ def test_every_row_of_work_is_attributed_or_minus_one() -> None:
     for column in (found.attribution.stage, found.attribution.step, found.attribution.source):
         assert len(column) == len(found.work) == 2
     assert np.all(found.attribution.stage == 0)
+
+
+def test_forwards_are_rows_with_their_step_component_and_kernels() -> None:
+    """Guidance's two calls in one step, each with what it launched."""
+    made = TraceBuilder()
+    made.annotate("denoising_step_4", 0, 100, ours=True)
+    for at in (0, 50):
+        made.annotate("forward_transformer", at, 40, ours=True)
+        made.launch("k", at + 5, at + 10, 20)
+        made.launch("k", at + 6, at + 30, 20)
+    rows = analyse_trace(made.build()).rank.forwards
+
+    assert [(row.step, row.component, row.kernel_count) for row in rows] == [(4, "transformer", 2)] * 2
+    assert [row.gpu_busy_ms for row in rows] == [0.04, 0.04]

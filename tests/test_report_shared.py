@@ -101,6 +101,15 @@ def test_kernels_have_a_source_where_stacks_were_recorded(analysed: Analysed, na
     assert all(row.source is not None and not row.source.line_exact for row in rank.kernels)
 
 
+def test_forwards_carry_the_denoisers_class_and_their_step(analysed: Analysed) -> None:
+    """Two calls of WanTransformer3DModel in each of four steps, from frames."""
+    forwards = analysed(WAN).rank.forwards
+
+    assert [row.step for row in forwards] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert {row.component for row in forwards} == {"WanTransformer3DModel"}
+    assert all(row.kernel_count > 200 for row in forwards)
+
+
 @pytest.mark.parametrize("name", [COMPILED, OFFLOAD, RANK0, RANK1])
 def test_three_steps_are_inferred_where_nothing_marks_them(analysed: Analysed, name: str) -> None:
     """From the repetition of the kernel sequence; two forwards each."""

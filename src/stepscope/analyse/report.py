@@ -27,7 +27,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.analyse.stage_flops import above_peak, stage_flops, with_flops
 from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
-from stepscope.analyse.step_view import step_rows
+from stepscope.analyse.step_view import forward_rows, step_rows
 from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
 from stepscope.analyse.transfers import transfer_rows
 from stepscope.model.trace import Trace
@@ -72,6 +72,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         ),
         step_statistics=statistics,
         dominant_stage=_dominant(stages),
+        forwards=forward_rows(found),
         annotations=annotation_rows(trace, found.work),
         memory=memory_points(*memory_samples(trace), found.origin_ns),
         busy_over_time=busy_points(found),

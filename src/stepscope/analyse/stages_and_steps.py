@@ -49,7 +49,7 @@ class Marks:
 
     stages: tuple[StageMark, ...]
     steps: tuple[StepMark, ...]
-    forwards: tuple[HostSpan, ...] = ()
+    forwards: tuple[MarkRange, ...] = ()  # their marks carry the component's name
     notes: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
     return Marks(
         stages=stages,
         steps=tuple(replace(step, stage_index=_stage_of(step.span, stages)) for step in steps),
-        forwards=tuple(found.span for found in forwards),
+        forwards=tuple(forwards),
         notes=notes,
     )
 
