@@ -96,7 +96,7 @@ def assemble(
     ordered = sorted(traces, key=lambda one: (one.rank.request_id or "", one.rank.rank, one.rank.path))
     several = len(runs) + len(ordered) > 1
     reasons = [
-        f"{run.request_id}: {reason}" if several else reason for run in runs for reason in run.trust.reasons
+        f"{_name(run)}: {reason}" if several else reason for run in runs for reason in run.trust.reasons
     ]
     reasons += [_of_rank(one.rank, reason, several) for one in ordered for reason in one.untrusted]
     reasons += disagreements(runs, [one.rank for one in ordered])
@@ -116,6 +116,11 @@ def request_id(path: str) -> str | None:
     """The request id in a trace's file name; None where the name has another form."""
     found = _REQUEST.match(PurePath(path).name)
     return found["id"] if found else None
+
+
+def _name(run: RunSummary) -> str:
+    """What tells a run from others: its request, or its file where the dump names none."""
+    return run.request_id or PurePath(run.path or "run").name
 
 
 def _said(trace: Trace, key: str) -> str | None:
