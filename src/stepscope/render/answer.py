@@ -147,7 +147,7 @@ def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant
     if isinstance(longest, StageRow):
         if longest.bound_by != "unknown":
             text += f"; {_BOUND_WORDS.get(longest.bound_by, longest.bound_by)}"
-        text += "; inferred from the kernels' pattern" if longest.inferred else ""
+        text += "; inferred, not marked in the trace" if longest.inferred else ""
     return text
 
 
