@@ -1,6 +1,5 @@
-"""Operator tables for tests, straight from Kineto JSON, written apart from the project's readers."""
+"""Operator tables for tests."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepscope.model.trace import Operators
+from stepscope.record.kineto import read_kineto
 
 
 class OperatorTable(NamedTuple):
@@ -54,24 +54,6 @@ def shapes_text(dims: Any, types: Any = (), concrete: Any = ()) -> str:
 
 
 def operators_of_file(path: Path) -> OperatorTable:
-    """The CPU operators of a Kineto trace, plain or gzip."""
-    raw = path.read_bytes()
-    events = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)["traceEvents"]
-    rows = []
-    for event in events:
-        if event.get("cat") != "cpu_op":
-            continue
-        args = event["args"]
-        shapes = None
-        if "Input Dims" in args:
-            shapes = shapes_text(args["Input Dims"], args["Input type"], args.get("Concrete Inputs", ()))
-        rows.append(
-            Row(
-                event["name"],
-                round(event["ts"] * 1000),
-                round(event["dur"] * 1000),
-                shapes,
-                event["tid"],
-            )
-        )
-    return table(rows)
+    """The CPU operators of a Kineto trace as the project's reader gives them."""
+    trace = read_kineto(path)
+    return OperatorTable(trace.operators, trace.names, trace.shapes)

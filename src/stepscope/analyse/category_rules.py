@@ -49,7 +49,7 @@ RULES_BEFORE_ATTENTION = (
     _rule(
         C.COMMUNICATION,
         "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage)",
-        r"\b(?:nccl|rccl|mscclpp?|nvshmem|rocshmem)\w*",
+        r"\b(?:nccl|rccl|mscclpp?|nvshmem|rocshmem)",
     ),
     _rule(
         C.COMMUNICATION,
@@ -59,7 +59,7 @@ RULES_BEFORE_ATTENTION = (
     _rule(
         C.COMMUNICATION,
         "two_shot_all_reduce_kernel_inplace",
-        r"\bmultimem_ \b(?:one|two)_shot_\w* lamport",
+        r"\bmultimem_ \b(?:one|two)_shot_ lamport",
     ),
     _anycase(
         C.COMMUNICATION,
@@ -196,7 +196,7 @@ RULES_AFTER_ATTENTION = (
     _rule(
         C.COPY_LAYOUT,
         "at::native::direct_copy_kernel_cuda",
-        r"\w*copy_kernel_cuda \bCatArray \bSplitWithSizes \bcopy_device_to_device",
+        r"copy_kernel_cuda \bCatArray \bSplitWithSizes \bcopy_device_to_device",
     ),
     _rule(
         C.COPY_LAYOUT,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-
 import numpy as np
 
 from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.attribute import Attribution, source_of
 from stepscope.analyse.gpu_work import CATEGORIES
 from stepscope.analyse.grouping import Groups, group_by, heaviest_of
+from stepscope.analyse.ncu import ncu_command
 from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import CategoryRow, KernelRow
 from stepscope.analyse.stages_and_steps import Marks
@@ -55,7 +53,9 @@ def kernel_rows(found: Analysis) -> tuple[KernelRow, ...]:
                 occupancy=_occupancy(trace, row),
                 operator=operator_name(trace, int(attribution.operator[operated[index]])),
                 stages=stages[index],
-                ncu_command=ncu_command(name) if position < WITH_COMMAND else None,
+                ncu_command=ncu_command(name, launches=int(groups.count[index]))
+                if position < WITH_COMMAND
+                else None,
             )
         )
     return tuple(rows)
@@ -79,20 +79,6 @@ def category_rows(found: Analysis) -> tuple[CategoryRow, ...]:
         if counts[index]
     ]
     return tuple(sorted(rows, key=lambda row: -row.total_ms))
-
-
-def ncu_command(kernel: str) -> str:
-    """The Nsight Compute command that profiles one launch of a kernel, warm ones skipped.
-
-    Names are matched by their function's base name, so template arguments need no escaping.
-    """
-    base = re.sub(r"^void ", "", kernel)
-    base = re.split(r"[<(]", base.replace("(anonymous namespace)", ""))[0].rsplit("::", 1)[-1] or kernel
-    pattern = shlex.quote(f"regex:^{re.escape(base)}$")
-    return (
-        f"ncu --set full --kernel-name-base function --kernel-name {pattern} "
-        "--launch-skip 5 --launch-count 1 --export kernel_of_interest -- YOUR COMMAND"
-    )
 
 
 def _shape_keys(trace: Trace) -> I64:

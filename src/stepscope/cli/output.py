@@ -26,7 +26,8 @@ def chosen_format(arguments: argparse.Namespace, formats: Sequence[str]) -> str:
     if arguments.format:
         return str(arguments.format)
     suffixes = {
-        ".json": ("json",), ".md": ("markdown", "md"), ".html": ("html",), ".xml": ("junit",), ".csv": ("csv",)
+        ".json": ("json",), ".md": ("markdown", "md"), ".html": ("html",), ".xml": ("junit",),
+        ".csv": ("csv",),
     }  # fmt: skip
     suffix = arguments.output.suffix.lower() if arguments.output else ""
     return next((name for name in suffixes.get(suffix, ()) if name in formats), formats[0])

@@ -69,10 +69,11 @@ def report_ranks(path: Path) -> tuple[RankReport, ...]:
 def _read_path(path: Path, read: _Read) -> None:
     """Read one input; of a directory, all traces and dumps in it."""
     try:
-        if recognise(path) is InputKind.DIRECTORY:
+        kind = recognise(path)
+        if kind is InputKind.DIRECTORY:
             _read_directory(path, read)
         else:
-            _read_file(path, recognise(path), read)
+            _read_file(path, kind, read)
     except UnreadableInputError as error:
         read.errors.append(error)
 
@@ -85,11 +86,8 @@ def _read_directory(directory: Path, read: _Read) -> None:
             f"{directory} holds no trace and no perf dump.",
             remedy="Record one with stepscope generate --profile --perf-dump-path perf.json.",
         )
-    for path, kind in usable:
-        try:
-            _read_file(path, kind, read)
-        except UnreadableInputError as error:
-            read.errors.append(error)
+    for path, _ in usable:
+        _read_path(path, read)
 
 
 def _read_file(path: Path, kind: InputKind, read: _Read) -> None:

@@ -99,7 +99,8 @@ def host_bound_stages(found: Analysis, rank: RankReport) -> Iterable[Finding]:
         source=None,
         remedy=(
             "Launch less: torch.compile of the repeated blocks (compile_repeated_blocks), CUDA graphs "
-            "(mode='reduce-overhead'), or a larger batch; then measure again without Python stacks."
+            "(mode='reduce-overhead'), or a larger batch."
+            + (" Measure again without Python stacks." if found.trace.has_stacks else "")
         ),
     )
 
@@ -136,7 +137,10 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
         yield Finding(
             id="steps.slow",
             title=f"Step{'s' if len(slow) > 1 else ''} {which} slower than the others",
-            evidence=f"step {worst.index} takes {worst.duration_ms:.1f} ms, {worst.outlier}",
+            evidence=(
+                f"step {worst.index} takes {worst.duration_ms:.1f} ms, "
+                f"{worst.duration_ms / statistics.median_ms:.1f} times the median: {worst.outlier}"
+            ),
             cost_ms=cost_ms,
             source=None,
             remedy="What happens once (loading a library, compiling, autotuning) belongs into a warm-up run "
