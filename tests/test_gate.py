@@ -230,6 +230,16 @@ def test_junit_and_annotations_of_a_failed_gate(here, capsys) -> None:
     assert "::error title=stepscope gate%3A stage DecodingStage::perf.json on NVIDIA H200" in out
 
 
+def test_a_lone_surrogate_breaks_neither_views_nor_history(here) -> None:
+    """A request id with half a surrogate pair is written as an escape everywhere."""
+    (here / "perf.json").write_text(json.dumps(stepscope_json([350.0] * 10, request_id="\ud800")))
+    (here / "budgets.toml").write_text("[default]\ntotal_ms = 9999\n")
+    call = ["gate", "--budget", "budgets.toml", "--history", "h.jsonl", "--record", "perf.json"]
+    for chosen in ("terminal", "json", "md", "junit", "github"):
+        assert main([*call, "--format", chosen]) == 0
+    assert len(read_lines(here / "h.jsonl", HistoryEntry)) == 5
+
+
 def test_json_keeps_its_schema(here, capsys) -> None:
     """The JSON validates against the schema made from the types."""
     main(["gate", "--budget", "budgets.toml", "--format", "json", "perf.json"])
