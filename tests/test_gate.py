@@ -134,6 +134,14 @@ def test_rules_on_findings_of_the_trace() -> None:
         assert not gate(summary, budgets, ranks=[rank_with(broken)]).passed
 
 
+def test_a_synchronisation_found_in_a_real_trace_breaks_the_rule(here, shared_traces, capsys) -> None:
+    """Block-level offload without a stream waits in every step; the compiled run does not have to."""
+    (here / "budgets.toml").write_text("[default]\ntotal_ms = 9999\n[rules]\nno_sync_in_loop = true\n")
+    trace = shared_traces / "qwen_image_4layer_group_offload.trace.json.gz"
+    assert main(["gate", "--budget", "budgets.toml", "perf.json", "--trace", str(trace)]) == 1
+    assert "cudaMemcpyAsync" in capsys.readouterr().out
+
+
 def entry(total_ms, *, good=True, cohort="c"):
     return HistoryEntry(cohort=cohort, request_id="r", total_ms=total_ms, good=good)
 
