@@ -87,7 +87,7 @@ def stable_diffusion(scheduler: Any = None) -> Any:
         text_encoder=text_encoder(),
         tokenizer=tokenizer(),
         unet=unet(),
-        scheduler=scheduler or DDIMScheduler(),
+        scheduler=scheduler or DDIMScheduler(steps_offset=1, clip_sample=False),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,
@@ -161,7 +161,10 @@ def scheduler(name: str) -> Any:
     """A diffusers scheduler by class name, with Stable Diffusion's betas."""
     import diffusers
 
-    return getattr(diffusers, name)(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+    settings = {"skip_prk_steps": True} if name == "PNDMScheduler" else {}
+    return getattr(diffusers, name)(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, **settings
+    )
 
 
 class ToyScheduler:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import pipelines
-from stepscope.capture.clock import NS_PER_MS, EventClock, SynchronisedHostClock
+from stepscope.capture.clock import NS_PER_MS, EventClock, JointClock, SynchronisedHostClock
 from stepscope.capture.devices import clock_for, self_test
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.vocabulary import ClockKind
+from stepscope.session.observe import TraceRequest
 from test_observe import observe, stage_names
 
 MS = NS_PER_MS
@@ -113,6 +115,25 @@ def test_nothing_is_recorded_while_a_graph_is_captured() -> None:
     assert clock.recorded == 4  # start, end, and both ends of the scheduler's step
 
 
+def test_no_profiler_is_started_while_a_graph_is_captured(tmp_path: Path) -> None:
+    """Starting one waits for the device, which would break the capture: it starts with the next forward."""
+    device = FakeDevice()
+    pipeline = launching_pipeline(device)
+
+    def call() -> None:
+        device.capturing = True
+        pipeline.transformer(torch.ones(1, 4), 0)
+        device.capturing = False
+        generate(pipeline, 2)
+
+    request = TraceRequest(steps=1, scratch_dir=tmp_path, with_stack=False)
+    observed = observe(pipeline, call, clock=FakeDeviceClock(device), trace=request)
+
+    assert [pause.reason for pause in observed.run.pauses] == ["profiler start", "profiler stop"]
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (1,)
+
+
 def test_every_event_is_given_back() -> None:
     """A long-lived process does not collect events: all of a run's are free for the next."""
     device = FakeDevice()
@@ -123,6 +144,30 @@ def test_every_event_is_given_back() -> None:
         observe(pipeline, lambda: generate(pipeline, 5), clock=clock)
 
     assert clock.held == 0
+
+
+def test_parts_on_two_devices_are_timed_on_both() -> None:
+    """A mark is reached when every device has reached it: work counts for its own stage wherever it ran."""
+    first, second = FakeDevice(), FakeDevice()
+    clocks = [FakeDeviceClock(first), FakeDeviceClock(second)]
+    pipeline = pipelines.toy(
+        transformer=Launching.Denoiser(first, ms=100), vae=Launching.Decoder(second, ms=400)
+    )
+
+    def call() -> None:
+        pipeline.transformer(torch.ones(1, 4), 0)
+        pipeline.scheduler.step(torch.ones(1, 4), torch.ones(1, 4))
+        first.synchronise()  # the copy to the second device
+        second.host_ns = first.host_ns
+        pipeline.vae.decode(torch.ones(1, 4))
+
+    run = observe(pipeline, call, clock=JointClock(clocks)).run
+
+    assert {stage.span.name: stage.span.duration_ns // MS for stage in run.stages} == {
+        "DenoisingStage": 101,
+        "DecodingStage": 402,
+    }
+    assert [clock.held for clock in clocks] == [0, 0]
 
 
 class FakeEvents:

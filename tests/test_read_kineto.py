@@ -188,8 +188,11 @@ def test_copies_have_a_direction_and_pinned_memory_is_told(tmp_path: Path) -> No
     def copy(name: str, ts: float, category: str = "gpu_memcpy") -> dict[str, Any]:
         return kernel(1, ts=ts, name=name, bytes=64) | {"cat": category}
 
-    names = ["Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)",
-             "Memcpy DtoD (Device -> Device)", "CopyHostToDevice", "Memcpy PtoP", "Memcpy M2D(HOST -> DEVICE)", "odd"]  # fmt: skip
+    names = [
+        "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)",
+        "Memcpy DtoD (Device -> Device)",
+        "CopyHostToDevice", "Memcpy PtoP", "Memcpy M2D(HOST -> DEVICE)", "odd",
+    ]  # fmt: skip
     events = [copy(name, ts) for ts, name in enumerate(names)] + [copy("Memset (Device)", 99, "gpu_memset")]
 
     copies = read(tmp_path, events).copies
@@ -303,3 +306,21 @@ def test_traces_larger_than_a_block_are_cut_between_events(tmp_path: Path) -> No
         trace = read_trace(write(tmp_path / f"{name}.json.gz", layout(document(events))))
         assert trace.kernels.correlation.tolist() == list(range(6000))
         assert trace.warnings == ()
+
+
+def test_unix_times_are_exact_wherever_the_metadata_ends(tmp_path: Path) -> None:
+    """A header of about one block may leave no event in it to look at; times are exact all the same."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": "TS", "dur": 1}
+    for filler in range(524_200, 524_290, 5):
+        text = compact(document([event], {"x": "y" * filler})).replace('"TS"', "1796031044439059.421")
+        start_ns = read_trace(write(tmp_path / "t.json", text)).operators.start_ns
+        assert start_ns.tolist() == [1796031044439059421]
+
+
+def test_kernels_belong_to_the_process_that_launched_them(tmp_path: Path) -> None:
+    """In a file merged from two processes, correlation tells whose a kernel is."""
+    events = [launch(1), launch(2) | {"pid": 900}, kernel(2, ts=1), kernel(1, ts=2), kernel(99, ts=3)]
+
+    trace = read(tmp_path, events)
+    assert [trace.processes[i] for i in trace.kernels.process][:2] == [900, PID]
+    assert set(trace.kernels.process.tolist()) <= {0, 1}

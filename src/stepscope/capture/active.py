@@ -37,7 +37,7 @@ class ActiveCall:
         modules: tuple[tuple[str, Any], ...] = (),
     ) -> None:
         self.clock = clock
-        self.events: list[Event] = []
+        self._flat: list[Any] = []
         self.watchers: list[Watcher] = []
         self.pauses: list[Pause] = []
         self.profiled: list[tuple[int, int]] = []
@@ -51,9 +51,20 @@ class ActiveCall:
         self._last_kind: CallKind | None = None
 
     @property
+    def events(self) -> list[Event]:
+        """What was noted, in order. It is kept flat: objects held alive would feed the garbage collector."""
+        flat = iter(self._flat)
+        return list(zip(flat, flat, flat, flat, strict=True))
+
+    @property
     def has_scheduler(self) -> bool:
         """Whether any part of the pipeline takes scheduler steps."""
         return bool(self._by_class)
+
+    def denoisers(self) -> list[Any]:
+        """The modules that predict noise."""
+        calls = ((module, self._table.get(id(module), {}).get("__call__")) for _, module in self.modules)
+        return [module for module, known in calls if known is not None and known.kind is CallKind.FORWARD]
 
     def known(self, instance: Any, attribute: str) -> Known | None:
         """What this method of this instance is to the observed pipeline; None: not one of its parts."""
@@ -68,25 +79,29 @@ class ActiveCall:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
         if self.watchers and (kind is not self._last_kind or self.every_call):
+            probe = self.clock.mark()
+            if probe is None:  # a watcher may wait for the device, which would break the capture
+                return False
+            self.clock.release([probe])
             for watcher in self.watchers:
                 watcher.before(kind)
         self._last_kind = kind
         mark = self.clock.mark()
         if mark is None:
             return False
-        self.events.append((known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None))
+        self._flat += (known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None)
         return True
 
     def enter_transfer(self, known: Known) -> bool:
         """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
         mark = self.clock.mark()
         if mark is not None:
-            self.events.append((known, True, mark, None))
+            self._flat += (known, True, mark, None)
         return mark is not None
 
     def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""
-        self.events.append((known, False, self.clock.mark(), detail))
+        self._flat += (known, False, self.clock.mark(), detail)
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.
@@ -94,14 +109,14 @@ class ActiveCall:
         The device is drained first, so that nothing launched before runs while the profiler changes state;
         that wait is the pipeline's own time and not part of the pause.
         """
-        self.events.append((PAUSE, True, self.clock.mark(), None))
+        self._flat += (PAUSE, True, self.clock.mark(), None)
         self.clock.synchronise()
         begin = self.clock.now_ns()
         try:
             work()
         finally:
             self.pauses.append(Pause(reason=reason, host_start_ns=begin, host_end_ns=self.clock.now_ns()))
-            self.events.append((PAUSE, False, self.clock.mark(), None))
+            self._flat += (PAUSE, False, self.clock.mark(), None)
 
 
 def batch_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

@@ -139,3 +139,47 @@ class EventClock:
 
     def synchronise(self) -> None:
         self._backend.synchronise()
+
+
+class JointClock:
+    """For a pipeline whose parts lie on several devices: a mark is reached when all of them have reached it.
+
+    Each device counts from the first mark, before which all were waited for, so that they agree there to the
+    few microseconds that recording one event after the other takes.
+    """
+
+    def __init__(self, clocks: Sequence[DeviceClock]) -> None:
+        self._clocks = tuple(clocks)
+        self._first = self._clocks[0]
+        self.description = self._first.description
+        self.device = self._first.device
+        self.now_ns = self._first.now_ns
+
+    def mark(self, stream: Any = None) -> Mark | None:
+        if stream is not None:
+            return self._first.mark(stream)
+        marks = [clock.mark() for clock in self._clocks]
+        return None if None in marks else (self.now_ns(), tuple(marks))
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int | None]:
+        if any(not isinstance(event, tuple) for _, event in marks):  # of one stream: the first clock's own
+            return self._first.resolve(marks)
+        columns = [
+            clock.resolve([joint[index] for _, joint in marks]) for index, clock in enumerate(self._clocks)
+        ]
+        return [
+            None if None in row else max(at for at in row if at is not None)
+            for row in zip(*columns, strict=True)
+        ]
+
+    def release(self, marks: Iterable[Mark]) -> None:
+        for host_ns, event in marks:
+            if isinstance(event, tuple):
+                for clock, mark in zip(self._clocks, event, strict=True):
+                    clock.release([mark])
+            else:
+                self._first.release([(host_ns, event)])
+
+    def synchronise(self) -> None:
+        for clock in self._clocks:
+            clock.synchronise()

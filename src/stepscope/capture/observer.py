@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import Token
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
-from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.blocks import blocks_of
+from stepscope.capture.clock import DeviceClock, JointClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
-from stepscope.capture.devices import clock_for
+from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
@@ -69,6 +70,8 @@ class Observer:
             methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
             if methods:
                 self._add(parts, part, methods)
+        for _, block, methods in blocks_of(pipeline):
+            self._add(parts, block, methods)
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
         return parts
@@ -92,7 +95,7 @@ class Observer:
     ) -> CallInProgress:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
         parts = self.attach(pipeline)
-        clock = self._clock or clock_for(execution_device(pipeline))
+        clock = self._clock or clock_of(pipeline, parts.modules)
         call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
         return CallInProgress(call, trace=trace, own_process=own_process)
 
@@ -176,7 +179,7 @@ class CallInProgress:
         modules = [module for _, module in self.call.modules]
         compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
         return Engaged(
-            attention=attention_backend(modules),
+            attention=attention_backend(self.call.denoisers()),
             compiled_modules=compiled_modules(modules),
             compile_events=compiled,
             graph_replays=self.call.graph_replays,
@@ -207,6 +210,19 @@ def device_tensors(result: Any, depth: int = 3) -> list[Any]:
     if not isinstance(result, (list, tuple)):
         return []
     return [tensor for item in result for tensor in device_tensors(item, depth - 1)]
+
+
+def clock_of(pipeline: Any, modules: Iterable[tuple[str, Any]]) -> DeviceClock:
+    """The clock of the device that computes; a joint one where parts lie on several of its kind."""
+    main = execution_device(pipeline)
+    devices = {str(clock_device(main)): main}
+    if main.type in EVENT_DEVICES:
+        for _, module in modules:
+            device = next((parameter.device for parameter in module.parameters()), main)
+            if device.type == main.type:
+                devices.setdefault(str(clock_device(device)), device)
+    clocks = [clock_for(device) for device in devices.values()]
+    return clocks[0] if len(clocks) == 1 else JointClock(clocks)
 
 
 def execution_device(pipeline: Any) -> Any:

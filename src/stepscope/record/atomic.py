@@ -96,6 +96,8 @@ def cannot_write(path: Path, error: OSError) -> RunFailedError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             remedy = "The disk is full: free some space or choose another directory."
+        case errno.EFBIG:
+            remedy = "The file is larger than is allowed here: choose another directory."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             remedy = "The directory is not writable: choose another one."
         case errno.ENOTDIR | errno.EEXIST:

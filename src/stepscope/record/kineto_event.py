@@ -42,7 +42,7 @@ class EventArgs(msgspec.Struct, gc=False, frozen=True):
     thread: Identifier = msgspec.field(
         default=None, name="tid"
     )  # of one of our spans: whose launches it holds
-    label: Identifier = msgspec.field(default=None, name="name")  # of an M event
+    label: msgspec.Raw = msgspec.field(default=_NOTHING, name="name")  # of an M event
 
 
 NO_ARGS = EventArgs()

@@ -72,6 +72,8 @@ def decode_event(raw: bytes) -> Event | None:
 def split_export(path: Path) -> Iterator[tuple[Part, bytes]]:
     """The header, every event and the footer of an uncompressed export, in this order.
 
+    A file that was cut off has no footer, and its last event is most likely not JSON.
+
     Raises:
         UnreadableInputError: the file has no ``traceEvents`` array.
 
@@ -119,4 +121,5 @@ def _split_tail(rest: bytes) -> Iterator[tuple[Part, bytes]]:
         start = boundary.end()
     if events[start:].strip().startswith(b"{"):
         yield Part.EVENT, events[start:]
-    yield Part.FOOTER, b"{}" if cut is None else b"{" + rest[cut.end() :].strip().lstrip(b",")
+    if cut is not None:
+        yield Part.FOOTER, b"{" + rest[cut.end() :].strip().lstrip(b",")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from stepscope.capture.state import preserved_state
-from stepscope.model.run import Environment, Warmup
+from stepscope.model.run import Environment, Run, Warmup
 from stepscope.session.observe import ObserveOptions, observe_call
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.describe import describe
@@ -22,17 +22,17 @@ def warm_up(
     steps: int,
     at_most: int,
     about_to_run: Callable[[int, int], None],
-) -> Warmup:
+) -> tuple[Warmup, Run]:
     """Run ``request`` with ``steps`` steps, again while compilation, tuning or allocator growth is seen.
 
     The generators are the warm-up's own, and the global random state is put back, so that the measured call
-    gives the bits it would have given without. An exception of the pipeline goes on.
+    XX
     """
     short = replace(request, steps=steps)
     durations: list[int] = []
     unsteady: tuple[str, ...] = ()
     with preserved_state(loaded.pipeline):
-        while len(durations) < at_most:
+        while True:
             about_to_run(len(durations), at_most)
             arguments = call_arguments(loaded.pipeline, short, loaded.defaults)
             begin = time.perf_counter_ns()
@@ -48,15 +48,16 @@ def warm_up(
             if observed.error is not None:
                 raise observed.error
             unsteady = observed.unsteady
-            if not unsteady:
+            if not unsteady or len(durations) >= at_most:
                 break
-    return Warmup(
+    warmup = Warmup(
         requests=len(durations),
         steps_each=steps,
         steady=not unsteady,
         reason="; ".join(unsteady) if unsteady else "nothing that a call does once was seen in the last",
         durations_ns=tuple(durations),
     )
+    return warmup, observed.run
 
 
 def not_warmed_up(reason: str) -> Warmup:
