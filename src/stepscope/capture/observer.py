@@ -117,7 +117,7 @@ class CallInProgress:
         self._clock.synchronise()
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
         self._start_ns = self._clock.now_ns()
-        self._start = self._mark()
+        call.start = self._mark()
         self._token: Token[ActiveCall | None] = ACTIVE.set(call)
 
     def _mark(self) -> Mark:
@@ -134,7 +134,7 @@ class CallInProgress:
         self._memory.end()
         reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
         recording = freeze(
-            self.call, start=self._start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
+            self.call, start=self.call.start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
         )
         return self._captured(recording)
 
