@@ -165,6 +165,7 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         yield None
         return
     places.check()
+    places.traces.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".stepscope-", dir=places.traces) as folder:
         yield Path(folder)
 
