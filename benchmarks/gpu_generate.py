@@ -1,8 +1,8 @@
 """Does observing change what is observed, and are the times true? Measured on a GPU.
 
-    python benchmarks/gpu_generate.py --out results.json [--cases qwen,flux,wan,launch_bound,compile,graphs,offload]
+    python benchmarks/gpu_generate.py --out results.json [--cases qwen,flux,wan,launch_bound,...]
 
-``--rehearse`` runs every case on tiny models on whatever device there is: for trying the script, not for figures.
+``--rehearse`` runs every case on tiny models on whatever device there is: to try the script, not for figures.
 Each case builds the full-size model with random weights, warms up, and interleaves observed and plain calls.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import itertools
 import json
 import platform
 import statistics
@@ -176,7 +177,7 @@ class Subject:
             self.pipeline(**arguments, callback_on_step_end=step_end)
         finally:
             del vae.decode
-        steps = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+        steps = [after - before for before, after in itertools.pairwise(ends)]
         return steps, decoded[-1] - ends[-1]
 
 
@@ -249,7 +250,7 @@ def against_reference(subject: Subject, runs: int = 5) -> dict[str, Any]:
 
 
 def against_kernels(subject: Subject) -> dict[str, Any]:
-    """Our steps against the kernels' own times in a trace of the same call: end of last kernel to end of last."""
+    """Our steps against the kernels' own times in a trace of the same call, last kernel to last kernel."""
     if not torch.cuda.is_available():
         return {"skipped": "no CUDA device"}
     from torch.profiler import ProfilerActivity, profile

@@ -51,7 +51,7 @@ def test_single_runs_as_markdown(write, capsys, golden) -> None:
     names = [
         write(f"{n}.json", stepscope_json([ms] * 5)) for n, ms in (("a", 350.0), ("b", 271.0), ("c", 351.0))
     ]
-    assert main(["compare", *names, "--format", "markdown"]) == 0
+    assert main(["compare", *names, "--format", "md"]) == 0
     golden("compare_three.md", capsys.readouterr().out)
 
 

@@ -41,7 +41,7 @@ def compare(base: Cohort, new: Cohort, *, alpha: float = ALPHA) -> Comparison:
     repeated = min(len(base.runs), len(new.runs)) > 1
     basis = Basis.SIGNIFICANCE if repeated else Basis.THRESHOLDS
     row = partial(_row, base, new)
-    total = row(_Measure("total", "total", "ms", lambda run: run.total_ms))
+    total = row(_Measure(_total_name(base, new), "total", "ms", lambda run: run.total_ms))
     run_ms = total.base.median if total.base else 0.0
     judge = partial(judged, basis=basis, run_ms=run_ms)
     names = _in_order(run.stages for side in (base, new) for run in side.runs)
@@ -129,6 +129,12 @@ def _sample(cohort: Cohort, reading: Callable[[Observation], float | None]) -> S
     return sample_of([value for value in values if value is not None])
 
 
+def _total_name(base: Cohort, new: Cohort) -> str:
+    """What stands for the total: a trace knows only from its first GPU event to its last."""
+    sources = {run.facts.get("measured from") for run in (*base.runs, *new.runs)}
+    return "GPU span" if sources == {"trace"} else "end to end"
+
+
 def _stage_ms(name: str, run: Observation) -> float | None:
     return run.stages.get(name)
 
@@ -183,7 +189,7 @@ def _throughput(total: Row, base: Cohort, new: Cohort) -> Row | None:
 
 def _outputs_per_s(run: Observation) -> float | None:
     outputs = run.facts.get("outputs_per_prompt", "1")
-    if run.total_ms <= 0 or not outputs.isdigit():
+    if run.facts.get("measured from") == "trace" or run.total_ms <= 0 or not outputs.isdigit():
         return None
     return 1000.0 * int(outputs) / run.total_ms
 

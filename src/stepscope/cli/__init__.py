@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from stepscope import __version__
+from stepscope.cli.bench import BenchCommand
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
 from stepscope.cli.gate import GateCommand
@@ -15,12 +16,15 @@ from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
+from stepscope.cli.sweep import SweepCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     ReportCommand(),
     CompareCommand(),
+    BenchCommand(),
+    SweepCommand(),
     GateCommand(),
     SchemaCommand(),
 )

@@ -132,6 +132,8 @@ def signed_milliseconds(value_ms: float | None) -> str:
     """A difference of durations for a table cell, with its sign and without its unit."""
     if value_ms is None or not math.isfinite(value_ms):
         return NOT_KNOWN
+    if 0 < abs(value_ms) < 0.0005:
+        return "+0.000" if value_ms > 0 else "-0.000"
     return f"+{number(value_ms)}" if value_ms > 0 else number(value_ms)
 
 
