@@ -27,7 +27,9 @@ def warm_up(
     """Run ``request`` with ``steps`` steps, again while compilation, tuning or allocator growth is seen.
 
     The generators are the warm-up's own, and the global random state is put back, so that the measured call
-    XX
+    gives the bits it would have given without. An exception of the pipeline goes on. ``seen`` is given each
+    of the runs.
+
     """
     short = replace(request, steps=steps)
     durations: list[int] = []
