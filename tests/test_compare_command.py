@@ -1,5 +1,7 @@
 """The command: what goes in, what people see, and the exit status."""
 
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -124,6 +126,10 @@ def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
     tags.feed(page)
     assert {"script", "img", "b"}.isdisjoint(tags.seen)
     assert "&lt;script&gt;" in page
+    css = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'".replace("'", "&#39;") in page
+    assert " style=" not in page
     assert main(["compare", *names, "--output", "page.md"]) == 0
     outside_code = re.sub("`[^`]*`", "", (tmp_path / "page.md").read_text())
     assert "<script>" not in outside_code

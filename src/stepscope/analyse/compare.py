@@ -20,6 +20,9 @@ from stepscope.analyse.compare_results import (
 from stepscope.analyse.judge import judged, withheld
 from stepscope.analyse.statistics import ALPHA, sample_of
 
+COARSE = 0.02
+"""A 'no change' whose interval reaches further than this is said to be a coarse one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
@@ -61,7 +64,7 @@ def compare(base: Cohort, new: Cohort, *, alpha: float = ALPHA) -> Comparison:
         steps=judge(_step_rows(base, new), alpha=alpha / 2),
         step_median=_present(step_median),
         differences=differences(base, new),
-        warnings=_warnings(base, new, basis),
+        warnings=(*_warnings(base, new, basis), *_noise_warnings(total)),
         random_weights=any(run.facts.get("load_format") == "dummy" for run in (*base.runs, *new.runs)),
     )
 
@@ -210,3 +213,16 @@ def _warnings(base: Cohort, new: Cohort, basis: Basis) -> tuple[str, ...]:
             "(repeat the runs, or use stepscope bench)"
         )
     return tuple(said)
+
+
+def _noise_warnings(total: Row) -> list[str]:
+    """How much would have had to change for this test to see it, where that is not little."""
+    if total.interval is None or total.verdict is not Verdict.NO_CHANGE:
+        return []
+    half = (total.interval[1] - total.interval[0]) / 2
+    if half <= COARSE:
+        return []
+    return [
+        f"the runs vary so much that a change of less than about {half:.0%} is not found: "
+        "more runs or a quieter machine find smaller ones"
+    ]

@@ -44,7 +44,7 @@ def tokens_of(row: SweepRow) -> float | None:
 def sweep_report(rows: Sequence[SweepRow], *, missing: int = 0) -> SweepReport:
     """Fits, compositions, crossovers and first uses of the rows that were measured and are trusted."""
     usable = [row for row in rows if row.status == "ok" and not row.untrusted]
-    by_size = _grouped(usable, lambda row: _words(row.point.variant, f"{row.steps} steps"))
+    by_size = _grouped(usable, lambda row: _words(row.point.variant, _steps(row)))
     by_steps = _grouped(usable, lambda row: _words(row.point.variant, _shape(row)))
     against_tokens = [fit for group, found in by_size.items() for fit in _fits(group, found, "tokens")]
     against_steps = [fit for group, found in by_steps.items() for fit in _fits(group, found, "steps")]
@@ -208,6 +208,10 @@ def _warnings(rows: Sequence[SweepRow]) -> Iterable[str]:
         yield "random weights: caches and data-dependent kernels are not those of the real model"
     if len({row.device for row in rows if row.status == "ok"}) > 1:
         yield "the points ran on different devices: " + ", ".join(sorted({row.device for row in rows}))
+
+
+def _steps(row: SweepRow) -> str:
+    return "1 step" if row.steps == 1 else f"{row.steps} steps"
 
 
 def _shape(row: SweepRow) -> str:

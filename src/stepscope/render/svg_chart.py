@@ -74,11 +74,11 @@ def _grid_lines(x_axis: _Axis, y_axis: _Axis) -> list[Markup]:
     for value in x_axis.ticks():
         x = x_axis.at(value)
         lines.append(_line(x, _TOP, x, _HEIGHT - _BOTTOM))
-        lines.append(_text(x, _HEIGHT - _BOTTOM + 16, units.number(value), anchor="middle"))
+        lines.append(_text(x, _HEIGHT - _BOTTOM + 16, f"{value:,g}", anchor="middle"))
     for value in y_axis.ticks():
         y = y_axis.at(value)
         lines.append(_line(_LEFT, y, _WIDTH - _RIGHT, y))
-        lines.append(_text(_LEFT - 8, y + 4, units.number(value), anchor="end"))
+        lines.append(_text(_LEFT - 8, y + 4, f"{value:,g}", anchor="end"))
     return lines
 
 

@@ -49,7 +49,7 @@ class BenchListener(Protocol):
 
 
 def bench(options: BenchOptions, listener: BenchListener, *, sampler: Sampler | None = None) -> BenchReport:
-    """Load every variant, warm it up, run them interleaved, and compare them with the first.
+    """Load every variant, run them interleaved, each run warmed up, and compare them with the first.
 
     ``sampler`` reads the GPU's state; without one NVML is asked about the GPU that the base is on.
 
@@ -95,20 +95,18 @@ class _Bench:
 
     @contextmanager
     def _ready(self, number: int) -> Iterator[WorkerClient]:
-        """A process with the variant loaded and warmed up."""
+        """A process with the variant loaded."""
         options, variant = self._options, self._options.variants[number]
         log = options.folder / f"variant-{number}.log"
         with WorkerClient(log, command=options.worker_command) as worker:
             self._listener.doing(f"loading {variant.name}")
             _check(variant, worker.ask("load", variant.flags))
-            if options.warm_up:
-                self._listener.doing(f"warming up {variant.name}")
-                _check(variant, worker.ask("warm_up", variant.flags))
             yield worker
 
     def _measured(self, worker: WorkerClient, order: int, number: int, repeat: int) -> BenchRun:
         variant, dump = self._options.variants[number], _dump_path(self._options, number, repeat)
-        places = {
+        ours = {
+            "warmup": self._options.warm_up,  # before every run: all are equally warm, and their dumps say so
             "perf_dump_path": str(dump),
             "output_path": str(self._options.folder / "outputs"),
             "output_file_name": dump.stem,
@@ -116,7 +114,7 @@ class _Bench:
         count = self._options.runs * len(self._options.variants)
         self._listener.doing(f"run {order + 1} of {count}: {variant.name}")
         start_ns = time.perf_counter_ns()
-        _check(variant, worker.ask("run", {**variant.flags, **places}))
+        _check(variant, worker.ask("run", {**variant.flags, **ours}))
         samples = self._watch.between(start_ns, time.perf_counter_ns()) if self._watch else ()
         return BenchRun(
             order=order,

@@ -110,12 +110,9 @@ class PointRunner:
     def _run(self, worker: WorkerClient, task: PointTask, name: str) -> RunSummary:
         dump = self._options.folder / "dumps" / f"{task.point.id}-{name}.json"
         dump.unlink(missing_ok=True)  # of an attempt that was killed
-        files = {
-            "perf_dump_path": str(dump),
-            "output_path": str(self._options.folder / "outputs"),
-            "save_output": False,
-        }
-        _check(worker.ask("run", {**files, **task.flags, "perf_dump_path": str(dump)}))
+        ours = {"perf_dump_path": str(dump), "warmup": False}  # the first use of a shape is our warm-up
+        defaults = {"save_output": False, "output_path": str(self._options.folder / "outputs")}
+        _check(worker.ask("run", {**defaults, **task.flags, **ours}))
         return summarise(read_perf_dump(dump), path=str(dump))
 
 

@@ -59,7 +59,7 @@ class WorkerClient:
             pass  # told below, with how it ended
         if not line.endswith(b"\n"):
             raise WorkerDied(
-                f"the worker process ended ({self._ending()}) while it was to {do.replace('_', ' ')}.",
+                f"the worker process ended ({self._ending()}) while it was to {do}.",
                 remedy=f"What it printed is in {self._log}.",
             )
         reply = msgspec.json.decode(line, type=Reply)

@@ -10,7 +10,7 @@ from typing import Any
 class Command:
     """One thing to do; ``flags`` are those of ``stepscope generate``."""
 
-    do: str  # load | warm_up | run
+    do: str  # load | run
     flags: dict[str, Any] = field(default_factory=dict)
 
 
