@@ -104,6 +104,22 @@ def stable_diffusion_image_to_image() -> Any:
     return pipeline
 
 
+def controlled(count: int) -> Any:
+    """StableDiffusionControlNetPipeline with as many ControlNets as said."""
+    from diffusers import ControlNetModel, StableDiffusionControlNetPipeline
+
+    parts = stable_diffusion().components
+    nets = [
+        ControlNetModel.from_unet(parts["unet"], conditioning_embedding_out_channels=(8, 8)).eval()
+        for _ in range(count)
+    ]
+    pipeline = StableDiffusionControlNetPipeline(
+        **parts, controlnet=nets if count > 1 else nets[0], requires_safety_checker=False
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
 def sd(pipeline: Any, steps: int = 3, **more: Any) -> Any:
     """Call a tiny StableDiffusion pipeline with a seed; returns the picture as an array."""
     generator = torch.Generator().manual_seed(0)

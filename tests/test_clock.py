@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import pipelines
+from stepscope.capture import active
 from stepscope.capture.clock import NS_PER_MS, EventClock, JointClock, SynchronisedHostClock
+from stepscope.capture.components import Known
 from stepscope.capture.devices import clock_for, self_test
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
+from stepscope.model.recording import CallKind
 from stepscope.model.vocabulary import ClockKind
 from stepscope.session.observe import TraceRequest
 from test_observe import observe, stage_names
@@ -184,6 +188,9 @@ class FakeEvents:
         def __init__(self, backend: FakeEvents) -> None:
             self.backend, self.at = backend, 0
 
+        def query(self) -> bool:
+            return True
+
         def elapsed_time(self, other: FakeEvents.Event) -> float:
             milliseconds = (other.at - self.at) / 1e6 * self.backend.speed
             return float(torch.tensor(milliseconds, dtype=torch.float32))
@@ -195,7 +202,7 @@ class FakeEvents:
     def record(self, event: Event, stream: Any) -> None:
         import time
 
-        event.at = time.perf_counter_ns()
+        self.last = event.at = time.perf_counter_ns()
 
     def capturing(self) -> bool:
         return False
@@ -215,6 +222,30 @@ def test_events_are_pooled() -> None:
         clock.release(marks)
 
     assert backend.made == 10
+
+
+def test_a_call_with_very_many_marks_goes_on_with_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks on every layer make hundreds of thousands: passed ones are settled, and no time changes by it."""
+    monkeypatch.setattr(active, "SETTLE_EVERY", 4 * 64)
+    backend = FakeEvents()
+    call = active.ActiveCall(EventClock(backend, "test"), {}, {})
+    mark = call.clock.mark()
+    assert mark is not None
+    call.start = mark
+    known = Known(CallKind.TRANSFER, "offload", "")
+    stamps = [mark[1].at]
+    for _ in range(5000):
+        call.enter_transfer(known)
+        call.leave(known)
+        stamps.append(backend.last)
+
+    marks = [call.start, *(mark for _, _, mark, _ in call.events if mark is not None)]
+    resolved = call.clock.resolve(marks)
+
+    assert backend.made < 1000
+    assert len(resolved) == 10_001
+    expected = [stamp - stamps[0] for stamp in stamps[1:]]
+    assert all(abs(got - want) < 1000 for got, want in zip(resolved[2::2], expected, strict=True))
 
 
 def test_float32_events_are_summed_pairwise() -> None:

@@ -280,6 +280,21 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_is_loaded(
     Path("file").touch()
     with pytest.raises(stepscope.RunFailedError, match="choose another directory"):
         stepscope.generate(prompt="x", profile=True, **{flag: "file/below/x"})
+    assert [entry.name for entry in Path().iterdir()] == ["file"]
+
+
+def test_ctrl_c_while_the_trace_is_written_costs_only_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dump and the run record are still written."""
+    from stepscope.session import keep
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keep, "write_trace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one(num_inference_steps=2, profile=True, perf_dump_path="perf.json", run_dir="run")
+    assert json.loads(Path("perf.json").read_text())["incomplete_reason"] is None
+    assert read_run(Path("run/run.json")).traces == ()
 
 
 def test_a_dump_path_that_is_a_folder_is_a_usage_error() -> None:

@@ -189,6 +189,20 @@ def test_what_is_printed_names_every_file(capsys: pytest.CaptureFixture[str]) ->
     assert all(len(line) <= 100 for line in out if "/" not in line)
 
 
+def test_the_size_of_a_trace_of_everything_is_said_before_it_is_recorded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On standard error, and not far from what is then written."""
+    words = "--prompt cat --num-inference-steps 4 --profile --profile-all-stages --no-save-output"
+    assert main(["generate", *words.split()]) == 0
+    said = capsys.readouterr().err
+    size_mb = int(said.partition("expect about ")[2].split()[0])
+    [trace] = Path("logs").iterdir()
+
+    assert "tracing all stages of 4 steps" in said
+    assert 0.5 < size_mb / (trace.stat().st_size / 1e6) < 2
+
+
 def test_a_pipelines_exception_is_shown_without_our_frames(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

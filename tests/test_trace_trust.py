@@ -85,6 +85,26 @@ def test_a_damaged_file_is_not_trusted_and_counts_as_incomplete(kind: str) -> No
     assert found.incomplete == found.untrusted
 
 
+def test_a_few_skipped_events_are_a_warning_not_a_reason() -> None:
+    """One unescaped quote in half a million events spoils nothing."""
+    made = TraceBuilder(warnings=(ReaderWarning(kind="malformed_event", text="skipped one"),))
+    busy(made, count=100)
+    found = analyse_trace(made.build())
+
+    assert found.untrusted == found.incomplete == ()
+    assert "skipped one" in found.warnings
+
+
+def test_kernels_hidden_in_graphs_are_doubt_but_nothing_is_missing() -> None:
+    """Nsight in graph mode records a graph as one piece of work."""
+    made = TraceBuilder(warnings=(ReaderWarning(kind="graph_mode", text="graphs hide kernels"),))
+    busy(made)
+    found = analyse_trace(made.build())
+
+    assert found.untrusted == ("graphs hide kernels",)
+    assert found.incomplete == ()
+
+
 def test_a_gpu_that_was_used_but_not_recorded() -> None:
     """Launches and no kernel at all."""
     made = TraceBuilder()

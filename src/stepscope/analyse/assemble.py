@@ -19,6 +19,8 @@ from stepscope.model.run import (
     Workload,
 )
 
+NOTHING_KNOWN = "no known call of the pipeline was seen: its stages and steps could not be told apart"
+
 
 def assemble(
     recording: Recording,
@@ -34,6 +36,7 @@ def assemble(
     occurrence = occurrences(pieces)
     stages = stage_runs(recording, pieces, occurrence)
     steps, warnings = number_steps(recording, pieces, occurrence)
+    known = any(stage.calls for stage in stages)
     wall_ns = recording.ends.device_done_ns - recording.ends.start_ns
     return Run(
         request_id=request_id,
@@ -53,7 +56,7 @@ def assemble(
         memory=checkpoints(recording, stages),
         memory_reason=recording.memory_reason,
         engaged=engaged or Engaged(),
-        warnings=(*recording.warnings, *warnings),
+        warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
         incomplete_reason=recording.incomplete_reason,
     )
 

@@ -13,7 +13,8 @@ from stepscope.model.recording import CallKind
 from stepscope.model.run import Pause
 
 PAUSE = Known(CallKind.PAUSE, "profiler", "")
-LOOP_KINDS = frozenset({CallKind.FORWARD, CallKind.CONDITIONER, CallKind.SCHEDULER_STEP})
+SETTLE_EVERY = 4 * 8192
+"""List entries (four a mark) between two attempts to let go of events: some MB of them."""
 
 Event = tuple[Known, bool, Mark | None, Any]
 """``(what, entering, mark, detail)``: the detail is the batch of a forward, or how a transfer was made."""
@@ -49,6 +50,10 @@ class ActiveCall:
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
+        self.start: Mark = (0, None)  # set when the call begins
+        self._bridge = 0  # the last settled mark's place
+        self._settled = 0  # the part of the list whose marks hold no events any more
+        self._settle_at = SETTLE_EVERY
 
     @property
     def events(self) -> list[Event]:
@@ -95,9 +100,32 @@ class ActiveCall:
     def enter_transfer(self, known: Known) -> bool:
         """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
         mark = self.clock.mark()
-        if mark is not None:
-            self._flat += (known, True, mark, None)
-        return mark is not None
+        if mark is None:
+            return False
+        self._flat += (known, True, mark, None)
+        if len(self._flat) >= self._settle_at:
+            self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Let go of events that the device has passed, where hooks on every layer make very many."""
+        flat = self._flat
+        end = len(flat) - SETTLE_EVERY // 2  # the device is behind: the newest are left alone
+        places = [place for place in range(self._settled + 2, end, 4) if flat[place] is not None]
+        origin = self.start if self._settled == 0 else flat[self._bridge]
+        settled = self.clock.settle([origin, *(flat[place] for place in places)]) if places else None
+        if settled is not None:
+            if self._settled == 0:
+                self.start = settled[0]
+            else:
+                flat[self._bridge] = settled[0]
+            for place, mark in zip(places, settled[1:], strict=True):
+                flat[place] = mark
+                detail = flat[place + 1]
+                if hasattr(detail, "settled"):
+                    flat[place + 1] = detail.settled(self.clock)
+            self._settled, self._bridge = places[-1] + 2, places[-1]
+        self._settle_at = len(flat) + SETTLE_EVERY
 
     def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""

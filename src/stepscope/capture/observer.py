@@ -117,7 +117,7 @@ class CallInProgress:
         self._clock.synchronise()
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
         self._start_ns = self._clock.now_ns()
-        self._start = self._mark()
+        call.start = self._mark()
         self._token: Token[ActiveCall | None] = ACTIVE.set(call)
 
     def _mark(self) -> Mark:
@@ -126,26 +126,33 @@ class CallInProgress:
     def finish(self, error: BaseException | None = None, result: Any = None) -> Captured:
         """End the observation, however the call ended, and freeze what was seen."""
         ACTIVE.reset(self._token)
-        returned_ns = self._clock.now_ns()
-        end = self._mark()
-        reason = None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
         try:
-            self._clock.synchronise()
-        except RuntimeError as failure:  # a device that has failed fails again when waited for
-            reason = reason or f"the device failed: {failure}"
-        ends = ThreeEnds(
-            start_ns=self._start_ns,
-            returned_ns=returned_ns,
-            device_done_ns=self._clock.now_ns(),
-            on_host_ns=self._on_host(result) if reason is None else None,
-        )
-        if self._window is not None:
-            self._window.end()
+            ends, end, failure = self._end(None if error is not None else result)
+        finally:
+            if self._window is not None:
+                self._window.end()
         self._memory.end()
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
         recording = freeze(
-            self.call, start=self._start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
+            self.call, start=self.call.start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
         )
         return self._captured(recording)
+
+    def _end(self, result: Any) -> tuple[ThreeEnds, Mark, str | None]:
+        """Take the three ends; a device that has failed fails again when it is waited for."""
+        returned_ns = self._clock.now_ns()
+        end = self._mark()
+        failure = None
+        try:
+            self._clock.synchronise()
+        except RuntimeError as error:
+            failure = f"the device failed: {error}"
+        done_ns = self._clock.now_ns()
+        on_host_ns = self._on_host(result) if result is not None and failure is None else None
+        ends = ThreeEnds(
+            start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=done_ns, on_host_ns=on_host_ns
+        )
+        return ends, end, failure
 
     def _on_host(self, result: Any) -> int | None:
         """When the result can be read on the host: tensors left on a device are copied to find out."""

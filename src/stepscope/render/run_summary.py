@@ -77,7 +77,7 @@ def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     shares = [stage.share for stage in summary.stages]
     parts: list[RenderableType] = [_verdict(summary), _facts(summary, run), Text()]
     if summary.stages:
-        parts += [grid(stages, Layout(flexible="name", optional=("inferred_ms",)), width, shares), Text()]
+        parts += [grid(stages, Layout(optional=("inferred_ms", "host_ms")), width, shares), Text()]
     if run.transfers:
         transfers = build("transfers", "Transfers", _TRANSFERS, map(_transfer_row, run.transfers))
         parts += [grid(transfers, Layout(flexible="component"), width), Text()]

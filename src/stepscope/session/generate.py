@@ -99,16 +99,18 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
         said_no = options.enabled is False
         return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
     begin = time.perf_counter_ns()
-    warmup, last = warm_up(
+    runs: list[Run] = []
+    warmup = warm_up(
         session.loaded,
         session.options.requests[0],
         session.environment,
         steps=options.steps,
         at_most=options.at_most,
         about_to_run=session.listener.warming_up,
+        seen=runs.append,
     )
     outside = _outside(Outside.WARMUP, begin)
-    _say_size(session, last)
+    _say_size(session, runs[-1])
     return warmup, (outside,)
 
 
@@ -165,6 +167,7 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         yield None
         return
     places.check()
+    places.traces.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".stepscope-", dir=places.traces) as folder:
         yield Path(folder)
 

@@ -35,7 +35,7 @@ class _Kept:
     """What has been written of a run so far, and what could not be."""
 
     run: Run
-    failures: list[StepscopeError] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
 
     def add(self, **fields: Any) -> None:
         """Append to tuples of the run: ``outside``, ``outputs``, ``traces``, ``warnings``."""
@@ -48,9 +48,9 @@ class _Kept:
         begin = time.perf_counter_ns()
         try:
             yield
-        except StepscopeError as error:
+        except (StepscopeError, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
             self.failures.append(error)
-            self.add(warnings=(str(error),))
+            self.add(warnings=(str(error) or "interrupted while a file was written",))
         if outside is not None:
             end = time.perf_counter_ns()
             self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))

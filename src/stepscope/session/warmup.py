@@ -22,11 +22,14 @@ def warm_up(
     steps: int,
     at_most: int,
     about_to_run: Callable[[int, int], None],
-) -> tuple[Warmup, Run]:
+    seen: Callable[[Run], None] = lambda _: None,
+) -> Warmup:
     """Run ``request`` with ``steps`` steps, again while compilation, tuning or allocator growth is seen.
 
     The generators are the warm-up's own, and the global random state is put back, so that the measured call
-    XX
+    gives the bits it would have given without. An exception of the pipeline goes on. ``seen`` is given each
+    of the runs.
+
     """
     short = replace(request, steps=steps)
     durations: list[int] = []
@@ -47,17 +50,17 @@ def warm_up(
             durations.append(time.perf_counter_ns() - begin)
             if observed.error is not None:
                 raise observed.error
+            seen(observed.run)
             unsteady = observed.unsteady
             if not unsteady or len(durations) >= at_most:
                 break
-    warmup = Warmup(
+    return Warmup(
         requests=len(durations),
         steps_each=steps,
         steady=not unsteady,
         reason="; ".join(unsteady) if unsteady else "nothing that a call does once was seen in the last",
         durations_ns=tuple(durations),
     )
-    return warmup, observed.run
 
 
 def not_warmed_up(reason: str) -> Warmup:
