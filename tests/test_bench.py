@@ -190,6 +190,11 @@ def test_the_watch_samples_while_others_work(tmp_path) -> None:
     assert [sample.at_ns for sample in watch.between(1, 1)] == [1]
 
 
+def test_the_terminal_view(tmp_path, golden) -> None:
+    """Verdict, notes, tables, the runs in their order, the drift check."""
+    golden("bench.txt", render_bench_terminal(run(tmp_path, base=1.0, slower=1.2)))
+
+
 def test_every_view_shows_runs_and_drift(tmp_path) -> None:
     """Terminal, Markdown, page and JSON hold the runs in their order; the JSON keeps its schema."""
     report = run(tmp_path, sampler=lambda: GpuSample(at_ns=0, sm_mhz=1), base=1.0, slower=1.2)

@@ -258,3 +258,22 @@ def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, ar
     assert main(["sweep", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_real_pipeline_in_a_sweep(tmp_path, monkeypatch, capsys) -> None:
+    """The embedded pipeline over two sizes: rows, page, and nothing left to do the second time."""
+    monkeypatch.chdir(tmp_path)
+    call = ["sweep", "--resolutions", "64x64,128x64", "--steps", "1", "--repeats", "1", "--dir", "s"]
+    call += ["--", "generate", "--prompt", "a logo"]
+    assert main(call) == 0
+    rows = read_lines(tmp_path / "s" / "sweep.jsonl", SweepRow)
+    assert [(row.status, row.width, row.height, row.steps) for row in rows] == [
+        ("ok", 64, 64, 1),
+        ("ok", 128, 64, 1),
+    ]
+    assert all(row.first_use_ms is not None and row.random_weights for row in rows)
+    assert (tmp_path / "s" / "sweep.html").exists()
+    capsys.readouterr()
+    assert main(call) == 0
+    assert "2 of 2 points are there already" in capsys.readouterr().err
