@@ -18,9 +18,6 @@ from stepscope.model.vocabulary import ClockKind
 TOLERANCE = 0.02
 """What may disagree without a word (design, rules of truth 2)."""
 
-UNACCOUNTED_LIMIT = 0.05
-"""Share of the total that may lie in no stage: it is a row of its own and misleads nobody."""
-
 SLACK_MS = 2.0
 """Below this, a difference is that of Python code between two timers, not a contradiction."""
 
@@ -78,7 +75,7 @@ def total_exceeds_stages(dump: PerfDump) -> str | None:
     total = dump.total_duration_ms
     moved = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
     missing = total - moved - sum(stage.duration_ms for stage in stages)
-    if stages and total > 0 and missing > max(UNACCOUNTED_LIMIT * total, SLACK_MS):
+    if stages and total > 0 and _beyond(missing, total):
         return f"{_ms(missing)} of the total of {_ms(total)} ({missing / total:.0%}) is in no stage"
     return None
 
