@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
+from stepscope.capture.nvtx_marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Warmup
 from stepscope.model.vocabulary import Outside
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
+from stepscope.session.nvtx import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
@@ -34,6 +36,7 @@ class _Session:
     environment: Environment
     listener: Listener
     loading: OutsideRun
+    nvtx: NvtxRequest | None = None
 
 
 def generate(
@@ -54,6 +57,7 @@ def generate(
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
+    nvtx = requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
     session = _Session(
@@ -62,6 +66,7 @@ def generate(
         environment=read_environment(loaded.device),
         listener=listener,
         loading=_outside(Outside.MODEL_LOADING, begin),
+        nvtx=nvtx,
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
@@ -79,7 +84,8 @@ def generate(
 
 def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
     options = session.options.warmup
-    wanted = session.options.measures if options.enabled is None else options.enabled
+    measures = session.options.measures or session.nvtx is not None
+    wanted = measures if options.enabled is None else options.enabled
     if not wanted:
         said_no = options.enabled is False
         return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
@@ -110,7 +116,9 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
-            options=ObserveOptions(trace=_trace_request(options, scratch), own_process=True),
+            options=ObserveOptions(
+                trace=_trace_request(options, scratch), own_process=True, nvtx=session.nvtx
+            ),
             call_id=number,
         )
         run = replace(
