@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 _VOID = {"meta", "link", "input", "rect", "line", "path", "br"}
@@ -33,3 +34,9 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes, _ in self.tags if name == tag]
+
+
+def own_markup(page: str) -> str:
+    """The page without style, script and their hashes."""
+    bare = re.sub(r"(<style>|<script>).*?(</style>|</script>)", r"\1\2", page, flags=re.DOTALL)
+    return re.sub(r"sha256-[\w+/=]+", "sha256-", bare)

@@ -87,7 +87,7 @@ def stable_diffusion(scheduler: Any = None) -> Any:
         text_encoder=text_encoder(),
         tokenizer=tokenizer(),
         unet=unet(),
-        scheduler=scheduler or DDIMScheduler(),
+        scheduler=scheduler or DDIMScheduler(steps_offset=1, clip_sample=False),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,
@@ -100,6 +100,22 @@ def stable_diffusion_image_to_image() -> Any:
     from diffusers import StableDiffusionImg2ImgPipeline
 
     pipeline = StableDiffusionImg2ImgPipeline(**stable_diffusion().components, requires_safety_checker=False)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def controlled(count: int) -> Any:
+    """StableDiffusionControlNetPipeline with as many ControlNets as said."""
+    from diffusers import ControlNetModel, StableDiffusionControlNetPipeline
+
+    parts = stable_diffusion().components
+    nets = [
+        ControlNetModel.from_unet(parts["unet"], conditioning_embedding_out_channels=(8, 8)).eval()
+        for _ in range(count)
+    ]
+    pipeline = StableDiffusionControlNetPipeline(
+        **parts, controlnet=nets if count > 1 else nets[0], requires_safety_checker=False
+    )
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
 
@@ -161,7 +177,10 @@ def scheduler(name: str) -> Any:
     """A diffusers scheduler by class name, with Stable Diffusion's betas."""
     import diffusers
 
-    return getattr(diffusers, name)(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+    settings = {"skip_prk_steps": True} if name == "PNDMScheduler" else {}
+    return getattr(diffusers, name)(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, **settings
+    )
 
 
 class ToyScheduler:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from stepscope.analyse.results import (
     REPORT_SCHEMA_VERSION,
+    AnnotationRow,
     BusyPoint,
     CategoryRow,
     EngagedView,
@@ -302,6 +303,12 @@ def image_rank() -> RankReport:
             [step.duration_ms for step in steps], uniform=True, basis="all 5 traced steps"
         ),
         dominant_stage="DenoisingStage",
+        annotations=(
+            AnnotationRow(
+                name="denoising_step_0", count=1, host_ms=96.1, kernel_count=10_881, gpu_busy_ms=336.4
+            ),
+            AnnotationRow(name="scheduler_step", count=5, host_ms=0.9, kernel_count=15, gpu_busy_ms=0.05),
+        ),
         memory=tuple(
             MemoryPoint(at_ms=18.0 * at, allocated_bytes=56_000_000_000 + at % 7 * 500_000_000)
             for at in range(100)
@@ -598,6 +605,7 @@ def hostile() -> Report:
                     )
                     for text in HOSTILE
                 ),
+                annotations=(AnnotationRow(name=bad, count=1, host_ms=1.0, kernel_count=1, gpu_busy_ms=1.0),),
                 engaged=EngagedView(
                     attention=bad, gemm_dtypes=(bad,), compiled_kernel_share=0.1, graph_replays=1
                 ),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import pipelines
-from stepscope.capture.clock import NS_PER_MS, EventClock, SynchronisedHostClock
+from stepscope.capture import active
+from stepscope.capture.clock import NS_PER_MS, EventClock, JointClock, SynchronisedHostClock
+from stepscope.capture.components import Known
 from stepscope.capture.devices import clock_for, self_test
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
+from stepscope.model.recording import CallKind
 from stepscope.model.vocabulary import ClockKind
+from stepscope.session.observe import TraceRequest
 from test_observe import observe, stage_names
 
 MS = NS_PER_MS
@@ -113,6 +119,25 @@ def test_nothing_is_recorded_while_a_graph_is_captured() -> None:
     assert clock.recorded == 4  # start, end, and both ends of the scheduler's step
 
 
+def test_no_profiler_is_started_while_a_graph_is_captured(tmp_path: Path) -> None:
+    """Starting one waits for the device, which would break the capture: it starts with the next forward."""
+    device = FakeDevice()
+    pipeline = launching_pipeline(device)
+
+    def call() -> None:
+        device.capturing = True
+        pipeline.transformer(torch.ones(1, 4), 0)
+        device.capturing = False
+        generate(pipeline, 2)
+
+    request = TraceRequest(steps=1, scratch_dir=tmp_path, with_stack=False)
+    observed = observe(pipeline, call, clock=FakeDeviceClock(device), trace=request)
+
+    assert [pause.reason for pause in observed.run.pauses] == ["profiler start", "profiler stop"]
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (1,)
+
+
 def test_every_event_is_given_back() -> None:
     """A long-lived process does not collect events: all of a run's are free for the next."""
     device = FakeDevice()
@@ -123,6 +148,30 @@ def test_every_event_is_given_back() -> None:
         observe(pipeline, lambda: generate(pipeline, 5), clock=clock)
 
     assert clock.held == 0
+
+
+def test_parts_on_two_devices_are_timed_on_both() -> None:
+    """A mark is reached when every device has reached it: work counts for its own stage wherever it ran."""
+    first, second = FakeDevice(), FakeDevice()
+    clocks = [FakeDeviceClock(first), FakeDeviceClock(second)]
+    pipeline = pipelines.toy(
+        transformer=Launching.Denoiser(first, ms=100), vae=Launching.Decoder(second, ms=400)
+    )
+
+    def call() -> None:
+        pipeline.transformer(torch.ones(1, 4), 0)
+        pipeline.scheduler.step(torch.ones(1, 4), torch.ones(1, 4))
+        first.synchronise()  # the copy to the second device
+        second.host_ns = first.host_ns
+        pipeline.vae.decode(torch.ones(1, 4))
+
+    run = observe(pipeline, call, clock=JointClock(clocks)).run
+
+    assert {stage.span.name: stage.span.duration_ns // MS for stage in run.stages} == {
+        "DenoisingStage": 101,
+        "DecodingStage": 402,
+    }
+    assert [clock.held for clock in clocks] == [0, 0]
 
 
 class FakeEvents:
@@ -139,6 +188,9 @@ class FakeEvents:
         def __init__(self, backend: FakeEvents) -> None:
             self.backend, self.at = backend, 0
 
+        def query(self) -> bool:
+            return True
+
         def elapsed_time(self, other: FakeEvents.Event) -> float:
             milliseconds = (other.at - self.at) / 1e6 * self.backend.speed
             return float(torch.tensor(milliseconds, dtype=torch.float32))
@@ -150,7 +202,7 @@ class FakeEvents:
     def record(self, event: Event, stream: Any) -> None:
         import time
 
-        event.at = time.perf_counter_ns()
+        self.last = event.at = time.perf_counter_ns()
 
     def capturing(self) -> bool:
         return False
@@ -170,6 +222,30 @@ def test_events_are_pooled() -> None:
         clock.release(marks)
 
     assert backend.made == 10
+
+
+def test_a_call_with_very_many_marks_goes_on_with_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks on every layer make hundreds of thousands: passed ones are settled, and no time changes by it."""
+    monkeypatch.setattr(active, "SETTLE_EVERY", 4 * 64)
+    backend = FakeEvents()
+    call = active.ActiveCall(EventClock(backend, "test"), {}, {})
+    mark = call.clock.mark()
+    assert mark is not None
+    call.start = mark
+    known = Known(CallKind.TRANSFER, "offload", "")
+    stamps = [mark[1].at]
+    for _ in range(5000):
+        call.enter_transfer(known)
+        call.leave(known)
+        stamps.append(backend.last)
+
+    marks = [call.start, *(mark for _, _, mark, _ in call.events if mark is not None)]
+    resolved = call.clock.resolve(marks)
+
+    assert backend.made < 1000
+    assert len(resolved) == 10_001
+    expected = [stamp - stamps[0] for stamp in stamps[1:]]
+    assert all(abs(got - want) < 1000 for got, want in zip(resolved[2::2], expected, strict=True))
 
 
 def test_float32_events_are_summed_pairwise() -> None:

@@ -74,6 +74,15 @@ def test_repeated_runs_are_tested() -> None:
     assert result.step_median.verdict is Verdict.BETTER
 
 
+def test_a_coarse_no_change_says_how_coarse() -> None:
+    """In 10 % of noise three runs cannot find 5 %, and 'no change' does not claim that they can."""
+    noisy_pair = compare(noisy("b", 350.0, 3, seed=1, noise=0.1), noisy("n", 350.0, 3, seed=2, noise=0.1))
+    assert noisy_pair.total.verdict is Verdict.NO_CHANGE
+    assert any("is not found" in text for text in noisy_pair.warnings)
+    quiet_pair = compare(noisy("b", 350.0, 5, seed=1), noisy("n", 350.0, 5, seed=2))
+    assert not any("is not found" in text for text in quiet_pair.warnings)
+
+
 def test_a_sure_but_tiny_change_is_no_change() -> None:
     """Three tenths of a percent, without noise, is not worth a verdict."""
     base = cohort("base", *(stepscope_json([350.0 + 0.01 * i] * 10) for i in range(5)))

@@ -1,5 +1,7 @@
 """The command: what goes in, what people see, and the exit status."""
 
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -51,7 +53,7 @@ def test_single_runs_as_markdown(write, capsys, golden) -> None:
     names = [
         write(f"{n}.json", stepscope_json([ms] * 5)) for n, ms in (("a", 350.0), ("b", 271.0), ("c", 351.0))
     ]
-    assert main(["compare", *names, "--format", "markdown"]) == 0
+    assert main(["compare", *names, "--format", "md"]) == 0
     golden("compare_three.md", capsys.readouterr().out)
 
 
@@ -124,6 +126,10 @@ def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
     tags.feed(page)
     assert {"script", "img", "b"}.isdisjoint(tags.seen)
     assert "&lt;script&gt;" in page
+    css = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'".replace("'", "&#39;") in page
+    assert " style=" not in page
     assert main(["compare", *names, "--output", "page.md"]) == 0
     outside_code = re.sub("`[^`]*`", "", (tmp_path / "page.md").read_text())
     assert "<script>" not in outside_code

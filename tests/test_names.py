@@ -96,5 +96,6 @@ def test_shortening_keeps_both_ends_and_paths_keep_theirs() -> None:
     """The middle of a text goes, the beginning of a path goes."""
     assert shorten("abcdefghij", 7) == "abcd…ij"
     assert shorten("short", 7) == "short"
-    assert shorten_path("/very/long/path/file.py", 10) == "…h/file.py"
+    assert shorten_path("/very/long/path/file.py", 10) == "…/file.py"
+    assert shorten_path("/very/long/path/file.py", 12) == "…/file.py"
     assert len(sentence("x" * 10_000)) == 500

@@ -169,6 +169,29 @@ def test_steps_sum_to_their_stage_and_stages_to_the_total(sd: Any) -> None:
     assert 0 <= total - sum(stage.span.duration_ns for stage in run.stages) < 0.05 * total
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_controlnets_are_part_of_the_step_they_condition(count: int) -> None:
+    """Each step has its ControlNets' time and one denoiser forward; several nets do not make more steps."""
+    pipeline = pipelines.controlled(count)
+    picture = torch.zeros(1, 3, 32, 32)
+    image = [picture] * count if count > 1 else picture
+
+    run = observe(pipeline, lambda: pipelines.sd(pipeline, 3, image=image)).run
+
+    assert run.incomplete_reason is None
+    assert [[forward.component for forward in step.forwards] for step in run.steps] == [["unet"]] * 3
+    (denoising,) = [stage for stage in run.stages if stage.span.name == "DenoisingStage"]
+    assert [call.name for call in denoising.calls].count("controlnet.forward") == 3
+
+
+def test_a_call_in_which_nothing_is_known_says_so(sd: Any) -> None:
+    """Time is not invented: the whole is inferred and the warning says why."""
+    run = observe(sd, lambda: None).run
+
+    assert run.steps == ()
+    assert "no known call" in run.warnings[0]
+
+
 class Boom(Exception):
     pass
 

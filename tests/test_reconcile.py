@@ -71,7 +71,8 @@ def test_time_in_no_stage_is_a_reason_and_steps_that_fill_their_stage_are_none(r
     limit_ms = max(0.02 * dump.total_duration_ms, 2)
 
     said = [reason for reason in dump.trust.reasons if "is in no stage" in reason]
-    assert bool(said) is (dump.unaccounted_ms > limit_ms)
+    if abs(dump.unaccounted_ms - limit_ms) > 1e-4:  # at the limit itself float milliseconds may round away
+        assert bool(said) is (dump.unaccounted_ms > limit_ms)
     assert not any("steps sum to" in reason for reason in dump.trust.reasons)
 
 

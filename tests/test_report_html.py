@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from html_page import Page
+from html_page import Page, own_markup
 from reports import ADD, EVERY, HOSTILE, hostile, normal, two_ranks, video
 from stepscope.analyse.results import BusyPoint, MemoryPoint, Report, Source
 from stepscope.render.html_charts import rank_timeline, run_waterfall, step_bars
@@ -19,12 +19,6 @@ from stepscope.render.html_tables import file_link
 from stepscope.render.report_html import render_html
 
 ALL = [*EVERY.values(), hostile]
-
-
-def own_markup(page: str) -> str:
-    """The page without style, script and their hashes."""
-    bare = re.sub(r"(<style>|<script>).*?(</style>|</script>)", r"\1\2", page, flags=re.DOTALL)
-    return re.sub(r"sha256-[\w+/=]+", "sha256-", bare)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from runs import make_run, stage, step
 from stepscope.model.errors import RunFailedError, UnreadableInputError
 from stepscope.model.run import Anchor, Run
+from stepscope.record import raw_export
 from stepscope.record.trace_spans import HOST_TRACK, TraceSpan, lanes
 from stepscope.record.trace_window import Intervals, TraceClock
 from stepscope.record.trace_writer import TraceContent, window_note, write_trace
@@ -203,6 +205,42 @@ def test_a_file_that_is_no_export_is_refused(recorded: tuple[Path, Run], tmp_pat
     with pytest.raises(UnreadableInputError, match="traceEvents"):
         write_trace(raw, recorded[1], content(range(1, 6)), tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["raw.json"]
+
+
+names = st.text(max_size=12) | st.sampled_from(['}, {"ph":', "]}", '"', "\\"])
+event_lists = st.lists(
+    st.builds(lambda name, at: {"ph": "X", "name": name, "ts": at}, names, st.integers(0, 9)), max_size=8
+)
+
+
+@given(event_lists, st.sampled_from([None, 0, 2]), st.integers(40, 200))
+def test_an_export_is_split_into_its_events_in_any_layout(
+    events: list[dict], indent: int | None, chunk: int
+) -> None:
+    """However it is laid out, wherever a chunk ends and whatever stands in names."""
+    footer = {"traceName": "x", "distributedInfo": {"pg_config": [{"ranks": []}]}}
+    document = {"schemaVersion": 1, "traceEvents": events} | footer
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(raw_export, "CHUNK_BYTES", chunk)
+        path = Path(folder) / "raw.json"
+        path.write_text(json.dumps(document, indent=indent))
+        parts = list(raw_export.split_export(path))
+
+    assert [json.loads(raw) for part, raw in parts if part is raw_export.Part.EVENT] == events
+    assert json.loads(parts[0][1]) == {"schemaVersion": 1}
+    assert json.loads(parts[-1][1]) == footer
+
+
+def test_an_export_that_was_cut_off_gives_what_is_there(recorded: tuple[Path, Run], tmp_path: Path) -> None:
+    """As on a full disk: the note says so, the events before the cut are kept."""
+    raw, run = recorded
+    short = tmp_path / "short.json"
+    text = raw.read_text()
+    short.write_text(text[: text.rindex('"aten::mm"') + 40])
+    window = write_trace(short, run, content(range(6)), tmp_path)
+
+    assert "cut off" in window.note
+    assert Counter(e["name"] for e in load(window.path)["traceEvents"])["aten::mm"] == STEPS - 1
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,26 @@ def test_a_span_with_a_thread_holds_only_that_threads_launches(
     assert [(e["pid"], e["args"]["tid"]) for e in steps] == [(0, 7)]
 
 
+def test_between_two_denoising_stages_nothing_is_kept(asynchronous: tuple[Path, Run], tmp_path: Path) -> None:
+    """A prior and a decoder: their steps are numbered on, the decoding between them is no step."""
+    raw, run = asynchronous
+    stages = (
+        stage("DenoisingStage", 0, 0, 10_000),
+        stage("DecodingStage", 1, 10_000, 20_000),
+        stage("DenoisingStage", 2, 20_000, 30_000),
+    )
+    steps = (
+        step(0, 0, 10_000, stage_index=0, traced=True),
+        step(1, 20_000, 30_000, stage_index=2, traced=True),
+    )
+    events = written(raw, replace(run, stages=stages, steps=steps), tmp_path / "logs")
+    spans = [e for e in events if e.get("cat") == "user_annotation"]
+
+    assert {e["args"]["correlation"] for e in events if e.get("cat") == "kernel"} == {10, 12, 21, 98}
+    assert [e["args"]["stage_index"] for e in spans if e["name"] == "DenoisingStage"] == [0, 2]
+    assert "DecodingStage" not in {e["name"] for e in spans}
+
+
 def test_a_real_gpu_trace_is_cut_to_the_kernels_of_its_steps(shared_traces: Path, tmp_path: Path) -> None:
     """Full Qwen-Image on an H200, half a million events: two steps hold twice a step's kernels."""
     raw = tmp_path / "raw.json"
@@ -136,9 +156,10 @@ def test_a_real_gpu_trace_is_cut_to_the_kernels_of_its_steps(shared_traces: Path
         elif b"ProfilerStep#" in content and b'"user_annotation"' in content:
             event = decode_event(content)
             spans[int(event.name.split("#")[1])] = (event.start_ns, event.end_ns)
+    ends = {i: spans[i + 1][0] if i < 5 else spans[i][1] for i in spans}  # a step ends where the next begins
     run = make_run(
         [stage("DenoisingStage", 0, spans[1][0], spans[5][1])],
-        [step(i, *spans[i], stage_index=0, traced=i in (2, 3)) for i in sorted(spans)],
+        [step(i, spans[i][0], ends[i], stage_index=0, traced=i in (2, 3)) for i in sorted(spans)],
         anchors=[Anchor(unix_ns=base, host_ns=0)],
     )
     events = written(raw, replace(run, ends=None), tmp_path)

@@ -193,3 +193,34 @@ def test_token_ids_are_stable_and_decode():
     assert ids == two("a cat").input_ids
     assert one.decode(ids).split() == ["a", "cat"]
     assert max(one("naïve 东京 ☃ 12345 " + "x" * 50).input_ids) < 151643
+
+
+def test_hunyuanvideos_template_has_its_real_length():
+    """The pipeline crops exactly 95 tokens."""
+    from diffusers.pipelines.hunyuan_video.pipeline_hunyuan_video import DEFAULT_PROMPT_TEMPLATE
+
+    start = DEFAULT_PROMPT_TEMPLATE["template"].split("{}")[0]
+
+    assert len(tokenizer("hunyuanvideo-community/HunyuanVideo")(start).input_ids) == 95
+    assert DEFAULT_PROMPT_TEMPLATE["crop_start"] == 95
+
+
+def test_z_images_chat_template_is_qwens():
+    """Role markers around the prompt, the assistant's turn opened."""
+    qwen = tokenizer("Tongyi-MAI/Z-Image-Turbo")
+    messages = [{"role": "user", "content": "a cat"}]
+    text = qwen.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, enable_thinking=True
+    )
+
+    assert text == "<|im_start|>user\na cat<|im_end|>\n<|im_start|>assistant\n"
+    assert len(qwen(text).input_ids) == 10
+
+
+def test_a_long_word_and_other_scripts_take_more_tokens():
+    """As rare words do in byte-pair vocabularies."""
+    t5 = tokenizer("Lightricks/LTX-Video")
+
+    assert len(t5("incomprehensibilities").input_ids) == 4
+    assert len(t5("一只猫").input_ids) == 4
+    assert t5.model_max_length == 128

@@ -1,6 +1,52 @@
-"""stepscope: know where the time goes in diffusion inference."""
+"""stepscope: know where the time goes in diffusion inference.
+
+Everything public is importable from here; it is imported when it is first used, so that ``import stepscope``
+costs nothing and needs neither torch nor diffusers.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepscope.model.dump import PerfDump
+    from stepscope.model.errors import RunFailedError, StepscopeError, UnreadableInputError, UsageError
+    from stepscope.model.run import Run
+    from stepscope.session.api import generate
+    from stepscope.session.generate_options import GenerateResult
+
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = [
+    "GenerateResult",
+    "PerfDump",
+    "Run",
+    "RunFailedError",
+    "StepscopeError",
+    "UnreadableInputError",
+    "UsageError",
+    "__version__",
+    "generate",
+]
+
+_HOME = {
+    "GenerateResult": "stepscope.session.generate_options",
+    "PerfDump": "stepscope.model.dump",
+    "Run": "stepscope.model.run",
+    "RunFailedError": "stepscope.model.errors",
+    "StepscopeError": "stepscope.model.errors",
+    "UnreadableInputError": "stepscope.model.errors",
+    "UsageError": "stepscope.model.errors",
+    "generate": "stepscope.session.api",
+}
+"""Where each public name lives."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -42,7 +42,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Analysis:
-    """One trace, analysed. Windows are parallel to ``marks.stages`` and ``marks.steps``."""
+    """One trace, analysed. Windows are parallel to the stages, steps and forwards of ``marks``."""
 
     trace: Trace
     work: GpuWork
@@ -54,6 +54,7 @@ class Analysis:
     linking: Linking
     stage_windows: tuple[Window, ...]
     step_windows: tuple[Window, ...]
+    forward_windows: tuple[Window, ...]
     duration_ns: I64  # per row of the work, clipped where a stream overlaps itself
     clipped_count: int
     exposed_copy_ns: I64  # per row of the work
@@ -84,6 +85,7 @@ def analyse(trace: Trace) -> Analysis:
     clock = DeviceClock(work)
     stages = tuple(_window(clock, devices, stage.spans[0], stage.spans[-1]) for stage in marks.stages)
     steps = tuple(_window(clock, devices, step.span, step.span) for step in marks.steps)
+    forwards = tuple(_window(clock, devices, one.span, one.span) for one in marks.forwards)
     duration_ns, clipped_count = clipped_durations(work)
     origin_ns, end_ns = _extent(trace, work, (*stages, *steps))
     return Analysis(
@@ -97,6 +99,7 @@ def analyse(trace: Trace) -> Analysis:
         linking=linking(trace, work),
         stage_windows=stages,
         step_windows=steps,
+        forward_windows=forwards,
         duration_ns=duration_ns,
         clipped_count=clipped_count,
         exposed_copy_ns=exposed_copy_ns(work, devices),

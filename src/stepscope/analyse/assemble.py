@@ -19,6 +19,8 @@ from stepscope.model.run import (
     Workload,
 )
 
+NOTHING_KNOWN = "no known call of the pipeline was seen: its stages and steps could not be told apart"
+
 
 def assemble(
     recording: Recording,
@@ -34,6 +36,7 @@ def assemble(
     occurrence = occurrences(pieces)
     stages = stage_runs(recording, pieces, occurrence)
     steps, warnings = number_steps(recording, pieces, occurrence)
+    known = any(stage.calls for stage in stages)
     wall_ns = recording.ends.device_done_ns - recording.ends.start_ns
     return Run(
         request_id=request_id,
@@ -53,7 +56,7 @@ def assemble(
         memory=checkpoints(recording, stages),
         memory_reason=recording.memory_reason,
         engaged=engaged or Engaged(),
-        warnings=(*recording.warnings, *warnings),
+        warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
         incomplete_reason=recording.incomplete_reason,
     )
 
@@ -102,9 +105,17 @@ def _calls(recording: Recording, pieces: list[Piece]) -> tuple[Span, ...]:
 
 
 def _with_memory(recording: Recording, stages: list[StageRun]) -> list[StageRun]:
-    """Give each reading to the last stage that had begun when it was taken."""
+    """Give each reading to the stage that it was taken at the end of.
+
+    That is the last whose known calls had begun: the gap before the next call is the next stage's already.
+    """
     for timed in recording.memory:
-        begun = [i for i, stage in enumerate(stages) if stage.span.segments[0].host_start_ns < timed.host_ns]
+        at_end = timed.host_ns >= recording.end.host_ns
+        begun = [
+            index
+            for index, stage in enumerate(stages)
+            if at_end or (stage.calls and stage.calls[0].segments[0].host_start_ns < timed.host_ns)
+        ]
         if begun:
             stages[begun[-1]] = replace(stages[begun[-1]], memory=timed.reading)
     return stages
@@ -157,9 +168,9 @@ def transfers(recording: Recording, pieces: list[Piece], occurrence: list[int]) 
     exposed: dict[int, int] = {}
     stage_of: dict[int, int] = {}
     for piece, index in zip(pieces, occurrence, strict=True):
-        if piece.calls and recording.edges[piece.calls[-1]].kind is CallKind.TRANSFER:
-            exposed[piece.calls[-1]] = exposed.get(piece.calls[-1], 0) + piece.duration_ns
-            stage_of.setdefault(piece.calls[-1], index)
+        if piece.owner is not None and recording.edges[piece.owner].kind is CallKind.TRANSFER:
+            exposed[piece.owner] = exposed.get(piece.owner, 0) + piece.duration_ns
+            stage_of.setdefault(piece.owner, index)
     sums: dict[tuple[str, str], _Moved] = {}
     for begin, edge in _ends_of_transfers(recording.edges):
         move = edge.move

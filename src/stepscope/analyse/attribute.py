@@ -61,19 +61,24 @@ def attribute(trace: Trace, work: GpuWork, marks: Marks) -> Attribution:
     """
     known = np.flatnonzero((work.launch != NONE) if len(trace.launches.start_ns) else work.start_ns >= 0)
     place = HostPlaces(work.process[known], work.thread[known], work.issue_ns[known])
-    size = len(work)
     operator, frame = operators_at(trace, place), source_frames_at(trace, place)
     exact = _exact_sources(trace, operator)
     source = np.where(exact != NONE, exact, np.where(frame != NONE, _frame_ids(trace, frame), NONE))
+    steps = [(index, step.span) for index, step in enumerate(marks.steps)]
+    forwards = [(index, forward.span) for index, forward in enumerate(marks.forwards)]
+
+    def spread(values: I64 | I32) -> I64:
+        result = np.full(len(work), NONE, np.int64)
+        result[known] = values
+        return result
+
     return Attribution(
-        operator=_spread(operator, known, size).astype(np.int64),
-        frame=_spread(frame, known, size).astype(np.int64),
-        stage=_spread(stages_at(marks, place), known, size).astype(np.int32),
-        step=_spread(
-            _in_spans(place, [(i, step.span) for i, step in enumerate(marks.steps)]), known, size
-        ).astype(np.int32),
-        forward=_spread(_in_spans(place, list(enumerate(marks.forwards))), known, size).astype(np.int32),
-        source=_spread(source, known, size).astype(np.int32),
+        operator=spread(operator),
+        frame=spread(frame),
+        stage=spread(stages_at(marks, place)).astype(np.int32),
+        step=spread(_in_spans(place, steps)).astype(np.int32),
+        forward=spread(_in_spans(place, forwards)).astype(np.int32),
+        source=spread(source).astype(np.int32),
     )
 
 
@@ -96,13 +101,6 @@ def source_at(trace: Trace, operator: int, frame: int) -> Source | None:
     if frame == NONE:
         return None
     return frame_source(trace.names[trace.frames.name[frame]], _module_path(trace, frame))
-
-
-def _spread(values: NDArray[np.int_] | I64 | I32, rows: I64, size: int) -> I64:
-    """Values of some rows, -1 for the others."""
-    result = np.full(size, NONE, np.int64)
-    result[rows] = values
-    return result
 
 
 def stages_at(marks: Marks, place: HostPlaces) -> I32:

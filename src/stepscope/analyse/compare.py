@@ -20,6 +20,9 @@ from stepscope.analyse.compare_results import (
 from stepscope.analyse.judge import judged, withheld
 from stepscope.analyse.statistics import ALPHA, sample_of
 
+COARSE = 0.02
+"""A 'no change' whose interval reaches further than this is said to be a coarse one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
@@ -41,7 +44,7 @@ def compare(base: Cohort, new: Cohort, *, alpha: float = ALPHA) -> Comparison:
     repeated = min(len(base.runs), len(new.runs)) > 1
     basis = Basis.SIGNIFICANCE if repeated else Basis.THRESHOLDS
     row = partial(_row, base, new)
-    total = row(_Measure("total", "total", "ms", lambda run: run.total_ms))
+    total = row(_Measure(_total_name(base, new), "total", "ms", lambda run: run.total_ms))
     run_ms = total.base.median if total.base else 0.0
     judge = partial(judged, basis=basis, run_ms=run_ms)
     names = _in_order(run.stages for side in (base, new) for run in side.runs)
@@ -61,7 +64,7 @@ def compare(base: Cohort, new: Cohort, *, alpha: float = ALPHA) -> Comparison:
         steps=judge(_step_rows(base, new), alpha=alpha / 2),
         step_median=_present(step_median),
         differences=differences(base, new),
-        warnings=_warnings(base, new, basis),
+        warnings=(*_warnings(base, new, basis), *_noise_warnings(total)),
         random_weights=any(run.facts.get("load_format") == "dummy" for run in (*base.runs, *new.runs)),
     )
 
@@ -129,6 +132,12 @@ def _sample(cohort: Cohort, reading: Callable[[Observation], float | None]) -> S
     return sample_of([value for value in values if value is not None])
 
 
+def _total_name(base: Cohort, new: Cohort) -> str:
+    """What stands for the total: a trace knows only from its first GPU event to its last."""
+    sources = {run.facts.get("measured from") for run in (*base.runs, *new.runs)}
+    return "GPU span" if sources == {"trace"} else "end to end"
+
+
 def _stage_ms(name: str, run: Observation) -> float | None:
     return run.stages.get(name)
 
@@ -183,7 +192,7 @@ def _throughput(total: Row, base: Cohort, new: Cohort) -> Row | None:
 
 def _outputs_per_s(run: Observation) -> float | None:
     outputs = run.facts.get("outputs_per_prompt", "1")
-    if run.total_ms <= 0 or not outputs.isdigit():
+    if run.facts.get("measured from") == "trace" or run.total_ms <= 0 or not outputs.isdigit():
         return None
     return 1000.0 * int(outputs) / run.total_ms
 
@@ -204,3 +213,16 @@ def _warnings(base: Cohort, new: Cohort, basis: Basis) -> tuple[str, ...]:
             "(repeat the runs, or use stepscope bench)"
         )
     return tuple(said)
+
+
+def _noise_warnings(total: Row) -> list[str]:
+    """How much would have had to change for this test to see it, where that is not little."""
+    if total.interval is None or total.verdict is not Verdict.NO_CHANGE:
+        return []
+    half = (total.interval[1] - total.interval[0]) / 2
+    if half <= COARSE:
+        return []
+    return [
+        f"the runs vary so much that a change of less than about {half:.0%} is not found: "
+        "more runs or a quieter machine find smaller ones"
+    ]

@@ -69,8 +69,7 @@ def idle_gaps(trace: Trace, work: GpuWork, devices: tuple[DeviceTime, ...], call
     """Every gap with its cause."""
     if not devices:
         return _empty()
-    first = min(int(device.busy.start_ns[0]) for device in devices)
-    last = max(int(device.busy.end_ns[-1]) for device in devices)
+    first, last = int(work.start_ns.min()), int(work.end_ns.max())
     parts = []
     for device in devices:
         found = gaps(device.busy, first, last)
@@ -103,7 +102,10 @@ def _charged(trace: Trace, work: GpuWork, calls: BlockingCalls, open_gaps: _Open
     )
     unknown = (open_gaps.next_work != NONE) & ~linked & recorded
     issue = np.where(linked, work.issue_ns[following], open_gaps.start_ns)
-    late = linked & (issue + launch_latency_ns(work) > open_gaps.start_ns)
+    # Launched after the gap began: all of it. Launched just before: what the launch itself took.
+    underway = np.clip(issue + launch_latency_ns(work) - open_gaps.start_ns, 0, length)
+    late_ns = np.where(linked, np.where(issue >= open_gaps.start_ns, length, underway), 0)
+    late = late_ns > 0
     allocating = np.zeros(len(length), np.int64)
     waiting = np.zeros(len(length), np.int64)
     blocking = np.full(len(length), NONE, np.int64)
@@ -117,16 +119,16 @@ def _charged(trace: Trace, work: GpuWork, calls: BlockingCalls, open_gaps: _Open
         allocating[rows] = covered_ns(allocation_time(trace, process, thread), start_ns, issued)
         mine = np.flatnonzero((calls.process == process) & (calls.thread == thread))
         waiting[rows], blocking[rows] = _waited(calls, mine, start_ns, issued)
-    waiting = np.minimum(waiting, length - allocating)
+    waiting = np.minimum(waiting, late_ns - allocating)
     return Gaps(
         device=open_gaps.device,
         start_ns=open_gaps.start_ns,
         end_ns=open_gaps.end_ns,
         next_work=open_gaps.next_work,
-        host_late_ns=np.where(late, length - allocating - waiting, 0),
+        host_late_ns=late_ns - allocating - waiting,
         synchronising_ns=waiting,
         allocation_ns=allocating,
-        start_end_ns=np.where(late | unknown, 0, length),
+        start_end_ns=np.where(unknown, 0, length - late_ns),
         unknown_ns=np.where(unknown, length, 0),
         blocking=np.where(waiting > 0, blocking, NONE),
     )

@@ -114,7 +114,10 @@ def _covered_before(intervals: Intervals, at: I64) -> I64:
 
 def _where(left: Intervals, right: Intervals, keep: Callable[[Mask, Mask], Mask]) -> Intervals:
     """The pieces between any two neighbouring bounds for which ``keep`` holds, joined where they touch."""
-    bounds = np.unique(np.concatenate((left.start_ns, left.end_ns, right.start_ns, right.end_ns)))
+    # np.unique hashes integers since numpy 2.3, several times slower than sorting millions of them.
+    bounds = np.sort(np.concatenate((left.start_ns, left.end_ns, right.start_ns, right.end_ns)))
+    if len(bounds):
+        bounds = bounds[np.concatenate(([True], bounds[1:] != bounds[:-1]))]
     if len(bounds) < 2:
         return EMPTY
     pieces = bounds[:-1]

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.analyse.marks import Mark, MarkKind, annotation_mark, frame_mark
 from stepscope.analyse.nesting import NONE, innermost
+from stepscope.analyse.source_policy import is_module_frame, module_class
 from stepscope.model.trace import I32, I64, Trace
 from stepscope.model.vocabulary import Stage
 
@@ -31,9 +32,6 @@ class MarkRange:
     span: HostSpan
     ours: bool = False
 
-
-MODULE_PREFIX = "nn.Module: "
-"""How torch names the frame of a module's call: the prefix, the class and its number of that class."""
 
 SMALL_FORWARD = 0.2
 """A module class whose longest call is below this share of the longest of all is not the denoiser."""
@@ -82,9 +80,7 @@ def forward_ranges(
 ) -> list[MarkRange]:
     """The denoiser's forwards: outermost calls of the large modules that lie in no encoder or decoder."""
     frames = trace.frames
-    module_names = [
-        int(name) for name in np.unique(frames.name) if trace.names[int(name)].startswith(MODULE_PREFIX)
-    ]
+    module_names = [int(name) for name in np.unique(frames.name) if is_module_frame(trace.names[int(name)])]
     rows = np.flatnonzero(np.isin(frames.name, module_names))
     if not len(rows):
         return []
@@ -99,7 +95,13 @@ def forward_ranges(
     if not len(rows):
         return []
     rows = rows[_large(frames.name[rows], frames.duration_ns[rows])]
-    return [MarkRange(mark=Mark(kind=MarkKind.FORWARD), span=_frame_span(trace, int(row))) for row in rows]
+    return [
+        MarkRange(
+            mark=Mark(kind=MarkKind.FORWARD, name=module_class(trace.names[int(frames.name[row])])),
+            span=_frame_span(trace, int(row)),
+        )
+        for row in rows
+    ]
 
 
 def outermost(ranges: Sequence[MarkRange]) -> list[MarkRange]:
@@ -112,6 +114,13 @@ def outermost(ranges: Sequence[MarkRange]) -> list[MarkRange]:
             kept.append(found)
             reach[thread] = found.span.end_ns
     return kept
+
+
+def without_repeats(ranges: Sequence[MarkRange]) -> list[MarkRange]:
+    """The ranges without those inside another of the same name: a stage that an engine marks twice."""
+    names = {found.mark.name for found in ranges}
+    kept = [one for name in names for one in outermost([r for r in ranges if r.mark.name == name])]
+    return sorted(kept, key=lambda found: (found.span.start_ns, -found.span.end_ns))
 
 
 def _large(names: I32, durations_ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

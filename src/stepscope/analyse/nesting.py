@@ -1,8 +1,7 @@
 """Which of many nested host intervals is innermost at a moment, answered for all moments at once.
 
-Operators, Python frames and annotations of one thread nest. Instead of walking a stack event by event, each
-interval gets its depth from two sorted searches; at any moment the innermost open interval is the last one
-to have started at the depth that is open then. Cost: a few sorts, whatever the number of moments.
+Operators, Python frames and annotations of one thread nest. Instead of walking a stack event by event, all
+moments are looked up together. Cost: one sort and a few passes for each doubling of the number of intervals.
 """
 
 from __future__ import annotations
@@ -32,67 +31,71 @@ class HostSpans(Protocol):
 
 
 class NestedSpans:
-    """The intervals of one thread, ready for look-ups. ``rows`` are what a look-up answers with."""
+    """The intervals of one thread, ready for look-ups. ``rows`` are what a look-up answers with.
+
+    The innermost interval at a moment is the last one to have started of those still open: with intervals in
+    order of start, the rightmost at or before the moment's place whose end lies beyond it. A tree of maxima
+    of ends finds it in as many steps as the tree has levels, for all moments together; nothing is assumed of
+    intervals that overlap without nesting (mended or misnested ranges).
+    """
 
     def __init__(self, rows: I64, start_ns: I64, end_ns: I64) -> None:
         end_ns = np.maximum(end_ns, start_ns + 1)
         order = np.lexsort((-end_ns, start_ns))
-        self._rows, self._start, self._end = rows[order], start_ns[order], end_ns[order]
-        self._sorted_end = np.sort(self._end)
-        closed = np.searchsorted(self._sorted_end, self._start, side="right")
-        depth = np.maximum(np.arange(len(order)) - closed, 0)
-        self._levels = int(depth.max()) + 1 if len(depth) else 0
-        # Keys sort by depth, then by start: the last key not above (depth, moment) is the candidate.
-        self._by_depth = np.lexsort((np.arange(len(depth)), depth))
-        self._keys = depth[self._by_depth] * (len(depth) + 1) + self._by_depth
+        self._rows, self._start = rows[order], start_ns[order]
+        self._maxima = [end_ns[order]]
+        while len(self._maxima[-1]) > 1:
+            below = self._maxima[-1]
+            if len(below) % 2:
+                below = np.append(below, np.iinfo(np.int64).min)
+                self._maxima[-1] = below
+            self._maxima.append(np.maximum(below[::2], below[1::2]))
 
     def innermost(self, at_ns: I64) -> I64:
         """The row of the innermost interval that holds each moment, ``NONE`` where none does."""
         found = np.full(len(at_ns), NONE, np.int64)
-        if not self._levels:
+        if not len(self._rows):
             return found
-        rank = np.searchsorted(self._start, at_ns, side="right") - 1
-        level = rank - np.searchsorted(self._sorted_end, at_ns, side="right")
-        candidate = self._at_level(level, rank, at_ns)
-        unresolved = np.flatnonzero((candidate == NONE) & (rank >= 0))
-        # Only intervals that overlap without nesting (mended or misnested ranges) get here.
-        for deeper in range(self._levels - 1, -1, -1):
-            if not len(unresolved):
+        # Blocks of the tree left of each moment's place, from the nearest on: one of each size at most.
+        before = np.searchsorted(self._start, at_ns, side="right").astype(np.int64)
+        open_queries = np.arange(len(at_ns))
+        for level, maxima in enumerate(self._maxima):
+            left = before[open_queries]
+            complete = (left >> level) & 1 == 1
+            block = np.maximum((left >> level) - 1, 0)
+            held = complete & (maxima[np.minimum(block, len(maxima) - 1)] > at_ns[open_queries])
+            answered = open_queries[held]
+            found[answered] = self._rows[self._rightmost(level, block[held], at_ns[answered])]
+            before[open_queries] = np.where(complete, left - (1 << level), left)
+            open_queries = open_queries[~held]
+            if not len(open_queries):
                 break
-            again = self._at_level(
-                np.full(len(unresolved), deeper, np.int64), rank[unresolved], at_ns[unresolved]
-            )
-            candidate[unresolved] = again
-            unresolved = unresolved[again == NONE]
-        inside = candidate != NONE
-        found[inside] = self._rows[candidate[inside]]
         return found
 
-    def _at_level(self, level: I64, rank: I64, at_ns: I64) -> I64:
-        """The position of the interval of this depth that holds each moment, or ``NONE``."""
-        query = level * (len(self._start) + 1) + rank
-        position = np.searchsorted(self._keys, query, side="right") - 1
-        candidate = self._by_depth[np.maximum(position, 0)]
-        held = (
-            (position >= 0)
-            & (level >= 0)
-            & (self._keys[np.maximum(position, 0)] >= level * (len(self._start) + 1))
-            & (self._start[candidate] <= at_ns)
-            & (self._end[candidate] > at_ns)
-        )
-        result: I64 = np.where(held, candidate, NONE)
-        return result
+    def _rightmost(self, level: int, block: I64, at_ns: I64) -> I64:
+        """The position of the rightmost interval in each block whose end lies beyond the moment."""
+        for below in range(level - 1, -1, -1):
+            right = 2 * block + 1
+            block = np.where(self._maxima[below][right] > at_ns, right, 2 * block)
+        return block
 
 
 def thread_keys(process: NDArray[np.int_] | I32, thread: I64) -> tuple[I64, list[tuple[int, int]]]:
     """One small integer per row for its (process, thread), and what each integer stands for."""
     if not len(thread):
         return np.empty(0, np.int64), []
-    threads, thread_code = np.unique(thread, return_inverse=True)
-    combined = process.astype(np.int64) * len(threads) + thread_code
-    keys, code = np.unique(combined, return_inverse=True)
+    threads = _distinct(thread)
+    combined = process.astype(np.int64) * len(threads) + np.searchsorted(threads, thread)
+    keys = _distinct(combined)
     pairs = [(int(key // len(threads)), int(threads[key % len(threads)])) for key in keys]
-    return code.astype(np.int64), pairs
+    return np.searchsorted(keys, combined).astype(np.int64), pairs
+
+
+def _distinct(values: I64) -> I64:
+    """The distinct values, sorted. Threads come in long runs, so only where one begins is sorted."""
+    begins = np.concatenate(([True], values[1:] != values[:-1]))
+    distinct: I64 = np.unique(values[begins])
+    return distinct
 
 
 def innermost(spans: HostSpans, rows: I64, process: I32, thread: I64, at_ns: I64) -> I64:

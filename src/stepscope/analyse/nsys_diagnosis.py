@@ -180,7 +180,7 @@ def _why_no_kernels(run: NsysRun, facts: ExportFacts) -> tuple[str, str]:
     if driver := _DRIVER.search(words):
         return (
             f"There are no kernels: {driver[0].strip().rstrip('.')}.",
-            "Install the Nsight Systems that fits the driver: as new as the CUDA version that nvidia-smi shows.",
+            "Install the Nsight Systems that fits the driver: as new as the CUDA version in nvidia-smi.",
         )
     if facts.launches:
         return (

@@ -11,6 +11,7 @@ import numpy as np
 
 from stepscope.analyse.analysis import Analysis, analyse
 from stepscope.analyse.annotation_table import annotation_rows
+from stepscope.analyse.dump_against_trace import disagreements
 from stepscope.analyse.engaged import engaged
 from stepscope.analyse.findings import rank_findings, skew_findings
 from stepscope.analyse.kernel_table import category_rows, kernel_rows
@@ -26,7 +27,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.analyse.stage_flops import above_peak, stage_flops, with_flops
 from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
-from stepscope.analyse.step_view import step_rows
+from stepscope.analyse.step_view import forward_rows, step_rows
 from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
 from stepscope.analyse.transfers import transfer_rows
 from stepscope.model.trace import Trace
@@ -55,7 +56,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
     rank = RankReport(
         rank=trace.rank or 0,
         path=trace.path,
-        request_id=request_id(trace.path),
+        request_id=_said(trace, "request_id") or request_id(trace.path),
         source=trace.source.value,
         event_count=trace.event_count,
         gpu=gpu_summary(found),
@@ -71,6 +72,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         ),
         step_statistics=statistics,
         dominant_stage=_dominant(stages),
+        forwards=forward_rows(found),
         annotations=annotation_rows(trace, found.work),
         memory=memory_points(*memory_samples(trace), found.origin_ns),
         busy_over_time=busy_points(found),
@@ -94,9 +96,10 @@ def assemble(
     ordered = sorted(traces, key=lambda one: (one.rank.request_id or "", one.rank.rank, one.rank.path))
     several = len(runs) + len(ordered) > 1
     reasons = [
-        f"{run.request_id}: {reason}" if several else reason for run in runs for reason in run.trust.reasons
+        f"{_name(run)}: {reason}" if several else reason for run in runs for reason in run.trust.reasons
     ]
     reasons += [_of_rank(one.rank, reason, several) for one in ordered for reason in one.untrusted]
+    reasons += disagreements(runs, [one.rank for one in ordered])
     remarks = [_of_rank(one.rank, remark, several) for one in ordered for remark in one.warnings]
     trusted = not reasons and all(run.trust.ok for run in runs)
     return Report(
@@ -113,6 +116,18 @@ def request_id(path: str) -> str | None:
     """The request id in a trace's file name; None where the name has another form."""
     found = _REQUEST.match(PurePath(path).name)
     return found["id"] if found else None
+
+
+def _name(run: RunSummary) -> str:
+    """What tells a run from others: its request, or its file where the dump names none."""
+    return run.request_id or PurePath(run.path or "run").name
+
+
+def _said(trace: Trace, key: str) -> str | None:
+    """What stepscope wrote into the trace's header when it recorded it; None in other recorders' traces."""
+    header = trace.metadata.get("stepscope")
+    value = header.get(key) if isinstance(header, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def _of_rank(rank: RankReport, text: str, several: bool) -> str:
@@ -150,6 +165,11 @@ def _warnings(found: Analysis) -> tuple[str, ...]:
             f"{found.clipped_count:,} GPU events overlap the next of their stream; "
             "sums over kernels clip them, busy time is a union."
         )
+    if _said(found.trace, "load_format") == "dummy":
+        remarks.append("Recorded on random weights: caches, quality and data-dependent kernels are not real.")
+    incomplete = _said(found.trace, "incomplete_reason")
+    if incomplete:
+        remarks.append(f"The recorded run is incomplete: {incomplete}")
     if not found.marks.stages and not found.marks.steps:
         remarks.append("No stages or steps could be recognised in the trace.")
     return (*remarks, *found.marks.notes)

@@ -179,6 +179,18 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardRow:
+    """One denoiser call as the trace shows it."""
+
+    step: int | None  # the step's own index; None outside of steps
+    component: str  # as the recorder names it, or the module's class; empty unknown
+    start_ms: float
+    duration_ms: float
+    gpu_busy_ms: float
+    kernel_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryRow:
     """GPU time by what kernels do."""
 
@@ -295,6 +307,7 @@ class RankReport:
     outside_kernel_count: int = 0  # kernels in no stage
     step_statistics: StepStatistics | None = None
     dominant_stage: str | None = None
+    forwards: tuple[ForwardRow, ...] = ()
     annotations: tuple[AnnotationRow, ...] = ()
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()

@@ -25,6 +25,8 @@ _ALSO_SCRIPT_NAMES = frozenset(("test", "this", "cmd", "code", "profile", "site"
 _STANDARD = frozenset(sys.stdlib_module_names) - _ALSO_SCRIPT_NAMES
 
 MODULE_PREFIX = "nn.Module: "
+"""How torch names the frame of a module's call: the prefix, the class and its number of that class."""
+
 _MODULE_NUMBER = re.compile(r"_\d+$")
 
 

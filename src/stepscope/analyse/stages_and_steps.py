@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from stepscope.analyse.gpu_work import GpuWork
 from stepscope.analyse.mark_ranges import (
     HostSpan,
@@ -17,6 +19,7 @@ from stepscope.analyse.mark_ranges import (
     forward_ranges,
     frame_ranges,
     outermost,
+    without_repeats,
 )
 from stepscope.analyse.marks import MarkKind
 from stepscope.analyse.step_marks import (
@@ -46,7 +49,7 @@ class Marks:
 
     stages: tuple[StageMark, ...]
     steps: tuple[StepMark, ...]
-    forwards: tuple[HostSpan, ...] = ()
+    forwards: tuple[MarkRange, ...] = ()  # their marks carry the component's name
     notes: tuple[str, ...] = ()
 
 
@@ -68,14 +71,14 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
     return Marks(
         stages=stages,
         steps=tuple(replace(step, stage_index=_stage_of(step.span, stages)) for step in steps),
-        forwards=tuple(found.span for found in forwards),
+        forwards=tuple(forwards),
         notes=notes,
     )
 
 
 def _stages(ranges: Sequence[MarkRange], framed: Sequence[MarkRange]) -> tuple[StageMark, ...]:
     """Stage occurrences by name, completed from frames by the stages that no annotation names."""
-    named = outermost([found for found in ranges if found.mark.kind is MarkKind.STAGE])
+    named = without_repeats([found for found in ranges if found.mark.kind is MarkKind.STAGE])
     names = {found.mark.name for found in named}
     added = [
         found
@@ -131,7 +134,15 @@ def _steps(trace: Trace, work: GpuWork, evidence: _Evidence) -> tuple[list[StepM
     if schedulers:
         before = [span for stage in evidence.stages for span in stage.spans]
         return steps_by_scheduler(schedulers, evidence.forwards, before, inferred=by_frame), notes
-    return steps_by_repetition(trace, work), notes
+    denoising, other = _by_denoising(evidence.stages)
+    return steps_by_repetition(trace, work, denoising, other), notes
+
+
+def _by_denoising(stages: Sequence[StageMark]) -> tuple[list[HostSpan], list[HostSpan]]:
+    """The spans of denoising stages, and those of all others."""
+    denoising = [span for stage in stages if stage.name == Stage.DENOISING.value for span in stage.spans]
+    other = [span for stage in stages if stage.name != Stage.DENOISING.value for span in stage.spans]
+    return denoising, other
 
 
 def _with_forwards(
@@ -139,8 +150,20 @@ def _with_forwards(
 ) -> list[StepMark]:
     """Each step with its number of denoiser forwards; 0 where it cannot be told."""
     if forwards:
+        starts = np.array([found.span.start_ns for found in forwards], np.int64)
+        process = np.array([found.span.process for found in forwards])
         return [
-            replace(step, forwards=sum(_holds(step.span, found.span) for found in forwards)) for step in steps
+            replace(
+                step,
+                forwards=int(
+                    np.count_nonzero(
+                        (process == step.span.process)
+                        & (starts >= step.span.start_ns)
+                        & (starts < step.span.end_ns)
+                    )
+                ),
+            )
+            for step in steps
         ]
     return repeated_forwards(trace, work, steps)
 

@@ -17,6 +17,9 @@ from stepscope.model.trace import I32, I64, Trace
 ALIKE = 0.5
 """Cosine between the kernel counts of two recorded steps below which they are not the same work."""
 
+SHORTEST_STEP = 16
+"""Kernels (or operators) that a step has at least: shorter repetitions are loops inside something else."""
+
 STRETCH_SHARE = 0.3
 """A repetition must cover this share of the kernels (or operators) to be taken for the denoising loop."""
 
@@ -34,11 +37,15 @@ class StepMark:
 
 def steps_by_name(ranges: Sequence[MarkRange]) -> list[StepMark]:
     """Steps that annotations name; those without a number are counted from 0."""
-    found = outermost([found for found in ranges if found.mark.kind is MarkKind.STEP])
-    return [
-        StepMark(index=position if one.mark.index is None else one.mark.index, span=one.span, inferred=False)
-        for position, one in enumerate(found)
-    ]
+    steps: list[StepMark] = []
+    for one in outermost([found for found in ranges if found.mark.kind is MarkKind.STEP]):
+        if steps and one.mark.index is not None and one.mark.index == steps[-1].index:
+            # A step that a profiler's pause cut in two.
+            steps[-1] = replace(steps[-1], span=replace(steps[-1].span, end_ns=one.span.end_ns))
+        else:
+            index = len(steps) if one.mark.index is None else one.mark.index
+            steps.append(StepMark(index=index, span=one.span, inferred=False))
+    return steps
 
 
 def steps_by_profiler(
@@ -91,17 +98,26 @@ def steps_by_scheduler(
     return steps
 
 
-def steps_by_repetition(trace: Trace, work: GpuWork) -> list[StepMark]:
-    """Steps from the repeating sequence of kernels, or of operators where no device took part."""
+def steps_by_repetition(
+    trace: Trace, work: GpuWork, denoising: Sequence[HostSpan], other: Sequence[HostSpan]
+) -> list[StepMark]:
+    """Steps from the repeating sequence of kernels, or of operators where no device took part.
+
+    Searched inside the denoising stage where that is known, and never in another stage: a decoder that works
+    in chunks repeats as well.
+    """
     if work.kernel_count:
-        order = np.argsort(work.issue_ns[: work.kernel_count], kind="stable")
-        found = _loop(work.name[: work.kernel_count][order])
-        return _repeated_steps(found, work.issue_ns[order], work.thread[order], work.process[order])
+        issue_ns = work.issue_ns[: work.kernel_count]
+        rows = np.argsort(issue_ns, kind="stable")
+        rows = rows[_searched(issue_ns[rows], denoising, other)]
+        found = _loop(work.name[rows])
+        return _repeated_steps(found, work.issue_ns[rows], work.thread[rows], work.process[rows])
     operators = trace.operators
     if not len(operators.start_ns):
         return []
     threads, counts = np.unique(operators.thread, return_counts=True)
     rows = np.flatnonzero(operators.thread == threads[np.argmax(counts)])
+    rows = rows[_searched(operators.start_ns[rows], denoising, other)]
     found = _loop(operators.name[rows])
     return _repeated_steps(found, operators.start_ns[rows], operators.thread[rows], operators.process[rows])
 
@@ -137,9 +153,21 @@ def _kernels_in(work: GpuWork, span: HostSpan) -> I32:
     return ordered
 
 
+def _searched(at_ns: I64, denoising: Sequence[HostSpan], other: Sequence[HostSpan]) -> NDArray[np.bool_]:
+    """Which moments may belong to the denoising loop."""
+
+    def inside(spans: Sequence[HostSpan]) -> NDArray[np.bool_]:
+        held = np.zeros(len(at_ns), np.bool_)
+        for span in spans:
+            held |= (at_ns >= span.start_ns) & (at_ns < span.end_ns)
+        return held
+
+    return inside(denoising) if denoising else ~inside(other)
+
+
 def _loop(sequence: I32) -> Repetition | None:
     found = longest_repetition(sequence)
-    if found is None or found.covered < STRETCH_SHARE * len(sequence):
+    if found is None or found.period < SHORTEST_STEP or found.covered < STRETCH_SHARE * len(sequence):
         return None
     return found
 

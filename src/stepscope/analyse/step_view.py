@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.gpu_time import busy_ns_by
 from stepscope.analyse.host_place import host_place
 from stepscope.analyse.nesting import NONE
-from stepscope.analyse.results import StepRow, StepStatistics, StepTime
+from stepscope.analyse.results import ForwardRow, StepRow, StepStatistics, StepTime
 from stepscope.analyse.step_statistics import OUTLIER_ABOVE, OUTLIER_BELOW, step_statistics
 
 CLEAR = 0.1
@@ -54,6 +55,35 @@ def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | No
         ]
     )
     return tuple(_with_outlier(found, rows, position, statistics) for position in range(count)), statistics
+
+
+def forward_rows(found: Analysis) -> tuple[ForwardRow, ...]:
+    """The denoiser's calls in order, where annotations or frames show them."""
+    marks = found.marks.forwards
+    forward = found.attribution.forward
+    kernels = np.bincount(forward[: found.work.kernel_count] + 1, minlength=len(marks) + 1)[1:]
+    busy = busy_ns_by(found.work, forward, len(marks))
+    return tuple(
+        ForwardRow(
+            step=_step_at(found, mark.span.process, mark.span.start_ns),
+            component=mark.mark.name,
+            start_ms=(window.start_ns - found.origin_ns) / 1e6,
+            duration_ms=window.duration_ns / 1e6,
+            gpu_busy_ms=busy[index] / 1e6,
+            kernel_count=int(kernels[index]),
+        )
+        for index, (mark, window) in enumerate(zip(marks, found.forward_windows, strict=True))
+    )
+
+
+def _step_at(found: Analysis, process: int, at_ns: int) -> int | None:
+    """The number of the step that a host moment lies in; steps are in order."""
+    starts = [step.span.start_ns for step in found.marks.steps]
+    position = bisect_right(starts, at_ns) - 1
+    if position < 0:
+        return None
+    step = found.marks.steps[position]
+    return step.index if step.span.process == process and at_ns < step.span.end_ns else None
 
 
 def _with_outlier(

@@ -19,6 +19,7 @@ class Piece:
     stage: str | None  # None: a pause or a transfer, which belong to no stage
     calls: tuple[int, ...] = ()
     inferred: bool = False  # lies between known calls
+    owner: int | None = None  # edge index of the call whose time this is
 
     @property
     def duration_ns(self) -> int:
@@ -32,7 +33,8 @@ def cut(recording: Recording) -> list[Piece]:
     """Every nanosecond from start to end in exactly one piece, in order.
 
     Nested time belongs to the innermost call that has a stage. A gap belongs to the stage of the next known
-    call; before the first to InputValidation, after the last to Postprocessing.
+    call; before the first to InputValidation, after the last to Postprocessing, or in a run that was cut
+    short to the last known call's own stage.
     """
     pieces: list[Piece] = []
     open_calls: list[int] = []
@@ -43,10 +45,11 @@ def cut(recording: Recording) -> list[Piece]:
 
     def close(at: Moment) -> None:
         if open_calls or at != here:
-            stage, inferred = _owner(edges, open_calls)
-            if inferred:
+            owner = _owner(edges, open_calls)
+            if owner is None:
                 gaps.append(len(pieces))
-            pieces.append(Piece(here, at, stage, tuple(open_calls), inferred))
+            stage = None if owner is None else edges[owner].stage
+            pieces.append(Piece(here, at, stage, tuple(open_calls), owner is None, owner))
 
     def give_gaps_to(stage: str) -> None:
         for index in gaps:
@@ -65,19 +68,23 @@ def cut(recording: Recording) -> list[Piece]:
             open_calls.pop()
         here = at
     close(_not_before(here, recording.end))
-    give_gaps_to(Stage.POSTPROCESSING.value if known_before else Stage.INPUT_VALIDATION.value)
+    give_gaps_to(_last_stage(recording, pieces) if known_before else Stage.INPUT_VALIDATION.value)
     return pieces
 
 
-def _owner(edges: Sequence[Edge], open_calls: Sequence[int]) -> tuple[str | None, bool]:
-    """The stage that owns time under these open calls, and whether it must be inferred."""
+def _last_stage(recording: Recording, pieces: Sequence[Piece]) -> str:
+    """Whose the time after the last known call is: a run that was cut short never came to postprocessing."""
+    if recording.incomplete_reason is None:
+        return Stage.POSTPROCESSING.value
+    return next(piece.stage for piece in reversed(pieces) if piece.stage is not None)
+
+
+def _owner(edges: Sequence[Edge], open_calls: Sequence[int]) -> int | None:
+    """The innermost open call that owns time: one with a stage, a pause or a transfer."""
     for index in reversed(open_calls):
-        edge = edges[index]
-        if edge.kind in (CallKind.PAUSE, CallKind.TRANSFER):
-            return None, False
-        if edge.stage is not None:
-            return edge.stage, False
-    return None, True
+        if edges[index].stage is not None or edges[index].kind in (CallKind.PAUSE, CallKind.TRANSFER):
+            return index
+    return None
 
 
 def _not_before(here: Moment, at: Moment) -> Moment:

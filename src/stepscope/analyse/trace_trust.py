@@ -19,10 +19,14 @@ _LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel|LaunchKernel|GraphLaunch|Mod
 _BEGIN_CAPTURE = re.compile(r"StreamBeginCapture")
 _END_CAPTURE = re.compile(r"StreamEndCapture")
 
-_DAMAGE = frozenset(
-    ("truncated", "damaged_compression", "graph_mode", "malformed_event", "lost_events", "diagnostic")
-)
+_DAMAGE = frozenset(("truncated", "damaged_compression", "damaged_table"))
 """Reader warnings after which part of the recording is missing."""
+
+_SKIPPED = frozenset(("malformed_event", "time_out_of_range"))
+"""Reader warnings for events that were skipped one by one: they matter by their share."""
+
+_HIDDEN = frozenset(("graph_mode",))
+"""Reader warnings after which the file is whole but kernels are hidden in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +66,18 @@ def trust_reasons(trace: Trace, work: GpuWork, found: Linking) -> tuple[str, ...
     return (
         *_link_reasons(work, found, has_launches=len(trace.launches.start_ns) > 0),
         *incomplete_reasons(trace, work),
+        *(warning_text(warning) for warning in trace.warnings if warning.kind in _HIDDEN),
     )
 
 
 def incomplete_reasons(trace: Trace, work: GpuWork) -> tuple[str, ...]:
     """Why part of the recording is missing: a damaged file, or a GPU that was used but not recorded."""
-    reasons = [warning_text(warning) for warning in trace.warnings if warning.kind in _DAMAGE]
+    reasons = [
+        warning_text(warning)
+        for warning in trace.warnings
+        if warning.kind in _DAMAGE
+        or (warning.kind in _SKIPPED and warning.count > TOLERATED * max(trace.event_count, 1))
+    ]
     launching = int(np.count_nonzero(_launch_calls(trace)))
     if not len(work) and launching:
         reasons.append(f"no GPU events, though {launching:,} launches were recorded: they were lost")

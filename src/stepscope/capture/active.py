@@ -14,7 +14,8 @@ from stepscope.model.recording import CallKind
 from stepscope.model.run import Pause
 
 PAUSE = Known(CallKind.PAUSE, "profiler", "")
-LOOP_KINDS = frozenset({CallKind.FORWARD, CallKind.CONDITIONER, CallKind.SCHEDULER_STEP})
+SETTLE_EVERY = 4 * 8192
+"""List entries (four a mark) between two attempts to let go of events: some MB of them."""
 
 Event = tuple[Known, bool, Mark | None, Any]
 """``(what, entering, mark, detail)``: the detail is the batch of a forward, or how a transfer was made."""
@@ -57,7 +58,7 @@ class ActiveCall:
         modules: tuple[tuple[str, Any], ...] = (),
     ) -> None:
         self.clock = clock
-        self.events: list[Event] = []
+        self._flat: list[Any] = []
         self.watchers: list[Watcher] = []
         self.pauses: list[Pause] = []
         self.profiled: list[tuple[int, int]] = []
@@ -70,11 +71,26 @@ class ActiveCall:
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
+        self.start: Mark = (0, None)  # set when the call begins
+        self._bridge = 0  # the last settled mark's place
+        self._settled = 0  # the part of the list whose marks hold no events any more
+        self._settle_at = SETTLE_EVERY
+
+    @property
+    def events(self) -> list[Event]:
+        """What was noted, in order. It is kept flat: objects held alive would feed the garbage collector."""
+        flat = iter(self._flat)
+        return list(zip(flat, flat, flat, flat, strict=True))
 
     @property
     def has_scheduler(self) -> bool:
         """Whether any part of the pipeline takes scheduler steps."""
         return bool(self._by_class)
+
+    def denoisers(self) -> list[Any]:
+        """The modules that predict noise."""
+        calls = ((module, self._table.get(id(module), {}).get("__call__")) for _, module in self.modules)
+        return [module for module, known in calls if known is not None and known.kind is CallKind.FORWARD]
 
     def known(self, instance: Any, attribute: str) -> Known | None:
         """What this method of this instance is to the observed pipeline; None: not one of its parts."""
@@ -89,6 +105,10 @@ class ActiveCall:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
         if self.watchers and (kind is not self._last_kind or self.every_call):
+            probe = self.clock.mark()
+            if probe is None:  # a watcher may wait for the device, which would break the capture
+                return False
+            self.clock.release([probe])
             for watcher in self.watchers:
                 watcher.before(kind)
         self._last_kind = kind
@@ -99,21 +119,48 @@ class ActiveCall:
             if self.ranges is not None:
                 self.ranges.after(known)
             return False
-        self.events.append((known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None))
+        self._flat += (known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None)
         return True
 
     def enter_transfer(self, known: Known) -> bool:
         """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
         mark = self.clock.mark()
-        if mark is not None:
-            self.events.append((known, True, mark, None))
-        return mark is not None
+        if mark is None:
+            return False
+        self._flat += (known, True, mark, None)
+        if len(self._flat) >= self._settle_at:
+            self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Let go of events that the device has passed, where hooks on every layer make very many."""
+        flat = self._flat
+        end = len(flat) - SETTLE_EVERY // 2  # the device is behind: the newest are left alone
+        places = [place for place in range(self._settled + 2, end, 4) if flat[place] is not None]
+        origin = self.start if self._settled == 0 else flat[self._bridge]
+        settled = self.clock.settle([origin, *(flat[place] for place in places)]) if places else None
+        if settled is not None:
+            if self._settled == 0:
+                self.start = settled[0]
+            else:
+                flat[self._bridge] = settled[0]
+            for place, mark in zip(places, settled[1:], strict=True):
+                flat[place] = mark
+                detail = flat[place + 1]
+                if hasattr(detail, "settled"):
+                    flat[place + 1] = detail.settled(self.clock)
+            self._settled, self._bridge = places[-1] + 2, places[-1]
+        self._settle_at = len(flat) + SETTLE_EVERY
 
     def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""
+<<<<<<< HEAD
         self.events.append((known, False, self.clock.mark(), detail))
         if self.ranges is not None:
             self.ranges.after(known)
+=======
+        self._flat += (known, False, self.clock.mark(), detail)
+>>>>>>> main
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.
@@ -121,14 +168,14 @@ class ActiveCall:
         The device is drained first, so that nothing launched before runs while the profiler changes state;
         that wait is the pipeline's own time and not part of the pause.
         """
-        self.events.append((PAUSE, True, self.clock.mark(), None))
+        self._flat += (PAUSE, True, self.clock.mark(), None)
         self.clock.synchronise()
         begin = self.clock.now_ns()
         try:
             work()
         finally:
             self.pauses.append(Pause(reason=reason, host_start_ns=begin, host_end_ns=self.clock.now_ns()))
-            self.events.append((PAUSE, False, self.clock.mark(), None))
+            self._flat += (PAUSE, False, self.clock.mark(), None)
 
 
 def batch_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

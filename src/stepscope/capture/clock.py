@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stepscope.model.run import Clock
@@ -41,6 +42,13 @@ class DeviceClock(Protocol):
         """Give the marks' events back for reuse."""
         ...
 
+    def settle(self, marks: Sequence[Mark]) -> list[Mark] | None:
+        """The first marks of a call without their events, if the device has reached the last; else None.
+
+        Lets a call with very many marks go on with few events. ``resolve`` takes settled marks as well.
+        """
+        ...
+
     def synchronise(self) -> None:
         """Wait until the device has done all it was given."""
         ...
@@ -64,6 +72,9 @@ class HostClock:
 
     def release(self, marks: Iterable[Mark]) -> None:
         """Nothing is held."""
+
+    def settle(self, marks: Sequence[Mark]) -> list[Mark] | None:  # noqa: ARG002
+        return None
 
     def synchronise(self) -> None:
         """The host is never ahead of itself."""
@@ -101,6 +112,18 @@ class SynchronisedHostClock(HostClock):
         self._backend.synchronise()
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is left of an event whose time is known. The last one keeps its event for what comes after it."""
+
+    device_ns: int
+    bridge: Any = None
+
+
+def _raw(event: Any) -> Any:
+    return event.bridge if isinstance(event, Settled) else event
+
+
 class EventClock:
     """Device events, recorded in the stream that is current at each mark."""
 
@@ -128,14 +151,77 @@ class EventClock:
             if event is None:
                 resolved.append(None)
                 continue
-            if previous is not None:
-                elapsed_ms += previous.elapsed_time(event)
-            previous = event
+            if isinstance(event, Settled):
+                elapsed_ms, previous = event.device_ns / NS_PER_MS, event.bridge
+            else:
+                elapsed_ms += 0.0 if previous is None else previous.elapsed_time(event)
+                previous = event
             resolved.append(round(elapsed_ms * NS_PER_MS))
         return resolved
 
     def release(self, marks: Iterable[Mark]) -> None:
-        self._free.extend(event for _, event in marks if event is not None)
+        events = (_raw(event) for _, event in marks)
+        self._free.extend(event for event in events if event is not None)
+
+    def settle(self, marks: Sequence[Mark]) -> list[Mark] | None:
+        last = _raw(marks[-1][1])
+        if last is None or not last.query():
+            return None
+        settled: list[Mark] = [
+            (host_ns, None if device_ns is None else Settled(device_ns))
+            for (host_ns, _), device_ns in zip(marks, self.resolve(marks), strict=True)
+        ]
+        self.release(marks[:-1])
+        device_ns = settled[-1][1].device_ns
+        settled[-1] = (settled[-1][0], Settled(device_ns, bridge=last))  # the next event is timed against it
+        return settled
 
     def synchronise(self) -> None:
         self._backend.synchronise()
+
+
+class JointClock:
+    """For a pipeline whose parts lie on several devices: a mark is reached when all of them have reached it.
+
+    Each device counts from the first mark, before which all were waited for, so that they agree there to the
+    few microseconds that recording one event after the other takes.
+    """
+
+    def __init__(self, clocks: Sequence[DeviceClock]) -> None:
+        self._clocks = tuple(clocks)
+        self._first = self._clocks[0]
+        self.description = self._first.description
+        self.device = self._first.device
+        self.now_ns = self._first.now_ns
+
+    def mark(self, stream: Any = None) -> Mark | None:
+        if stream is not None:
+            return self._first.mark(stream)
+        marks = [clock.mark() for clock in self._clocks]
+        return None if None in marks else (self.now_ns(), tuple(marks))
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int | None]:
+        if any(not isinstance(event, tuple) for _, event in marks):  # of one stream: the first clock's own
+            return self._first.resolve(marks)
+        columns = [
+            clock.resolve([joint[index] for _, joint in marks]) for index, clock in enumerate(self._clocks)
+        ]
+        return [
+            None if None in row else max(at for at in row if at is not None)
+            for row in zip(*columns, strict=True)
+        ]
+
+    def release(self, marks: Iterable[Mark]) -> None:
+        for host_ns, event in marks:
+            if isinstance(event, tuple):
+                for clock, mark in zip(self._clocks, event, strict=True):
+                    clock.release([mark])
+            else:
+                self._first.release([(host_ns, event)])
+
+    def settle(self, marks: Sequence[Mark]) -> list[Mark] | None:  # noqa: ARG002  rare, and never that long
+        return None
+
+    def synchronise(self) -> None:
+        for clock in self._clocks:
+            clock.synchronise()

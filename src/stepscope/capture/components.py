@@ -36,6 +36,9 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
 )
 """Methods that diffusers pipelines share by convention (counted over the 213 classes of 0.42.1)."""
 
+MOST_PARTS = 32
+"""A longer list is data, not a list of adapters or ControlNets."""
+
 PROCESSOR_METHODS = {
     "preprocess": CallKind.VAE_ENCODING,
     "preprocess_video": CallKind.VAE_ENCODING,
@@ -72,7 +75,7 @@ def methods_of(component: Any, role: str) -> Methods:
     """The watched methods of one component; empty for what is neither of a known type nor interface."""
     if _is_module(component):
         return _methods_of_module(component, role)
-    if callable(getattr(component, "step", None)) and hasattr(component, "set_timesteps"):
+    if is_scheduler(component):
         return _methods_of_scheduler(component, role)
     if callable(getattr(component, "postprocess", None)) and callable(getattr(component, "preprocess", None)):
         return {
@@ -81,6 +84,14 @@ def methods_of(component: Any, role: str) -> Methods:
             if callable(getattr(component, method, None))
         }
     return {}
+
+
+def is_scheduler(component: Any) -> bool:
+    """Whether this steps through timesteps: by interface, or by diffusers' base class."""
+    if not (callable(getattr(component, "step", None)) or callable(getattr(component, "step_pred", None))):
+        return False
+    bases = {base.__name__ for base in type(component).__mro__}
+    return hasattr(component, "set_timesteps") or "SchedulerMixin" in bases
 
 
 def _is_module(component: Any) -> bool:
@@ -92,22 +103,22 @@ def _is_module(component: Any) -> bool:
 def _methods_of_scheduler(scheduler: Any, role: str) -> Methods:
     order = getattr(scheduler, "order", 1)
     order = order if isinstance(order, int) else 1
-    methods = {
+    known = {
         "step": Known(CallKind.SCHEDULER_STEP, role, "step", order),
+        "step_pred": Known(CallKind.SCHEDULER_STEP, role, "step_pred", order),  # score-based SDE's predictor
         "set_timesteps": Known(CallKind.TIMESTEPS, role, "set_timesteps"),
     }
-    if callable(getattr(scheduler, "step_pred", None)):  # score-based SDE: predictor and corrector
-        methods["step_pred"] = Known(CallKind.SCHEDULER_STEP, role, "step_pred", order)
-    return methods
+    return {method: what for method, what in known.items() if callable(getattr(scheduler, method, None))}
 
 
 def _methods_of_module(module: Any, role: str) -> Methods:
     plain = getattr(module, "_orig_mod", module)  # torch.compile(module) wraps; its type is the wrapper's
     if _is_autoencoder(plain):
-        return {
+        known = {
             "decode": Known(CallKind.DECODING, role, "decode"),
             "encode": Known(CallKind.VAE_ENCODING, role, "encode"),
         }
+        return {method: what for method, what in known.items() if callable(getattr(plain, method, None))}
     kind = module_kind(plain, role)
     methods = {"__call__": Known(kind, role, "forward")}
     if _is_transformers_model(plain):
@@ -153,11 +164,9 @@ def _is_transformers_model(module: Any) -> bool:
 
 
 def _is_autoencoder(module: Any) -> bool:
-    return (
-        callable(getattr(module, "decode", None))
-        and callable(getattr(module, "encode", None) or getattr(module, "decode", None))
-        and not _is_transformers_model(module)
-    )
+    """A module that decodes and takes no time; language models decode too, and are none."""
+    decodes = callable(getattr(module, "decode", None)) and not _is_transformers_model(module)
+    return decodes and not _forward_parameters(module) & TIME_PARAMETERS
 
 
 def _forward_parameters(module: Any) -> frozenset[str]:
@@ -178,7 +187,7 @@ def components_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
     for name, value in list(vars(pipeline).items()):
         if is_pipeline(value):
             nested.append((name, value))
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple)) and len(value) <= MOST_PARTS:
             yield from ((f"{name}.{index}", item) for index, item in enumerate(value))
         else:
             yield name, value

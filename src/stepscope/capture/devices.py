@@ -11,6 +11,9 @@ from stepscope.capture.clock import DeviceClock, EventBackend, EventClock, HostC
 from stepscope.model.run import Clock
 from stepscope.model.vocabulary import ClockKind
 
+EVENT_DEVICES = frozenset({"cuda", "xpu", "mps"})
+"""Kinds of device whose events are known here. ROCm calls itself cuda."""
+
 SELF_TEST_WAIT_S = 0.02
 SELF_TEST_TOLERANCE = 0.15
 """How far the events around the wait may be from the host's own reading; sleeping is exact to about 1 %."""
@@ -93,22 +96,28 @@ def _backend(kind: str, index: int) -> EventBackend:
     return MpsEvents() if kind == "mps" else StreamEvents(kind, index)
 
 
+def clock_device(device: Any) -> Any:
+    """The device with its number: ``cuda`` alone means the current one."""
+    import torch
+
+    if device.index is not None or device.type not in {"cuda", "xpu"}:
+        return device
+    return torch.device(device.type, getattr(torch, device.type).current_device())
+
+
 def clock_for(device: Any) -> DeviceClock:
     """The clock for work on ``device`` (a ``torch.device``); the self-test runs once a process and device.
 
     A device of a kind that has no events here is timed by the host and said to be untrusted.
     """
-    kind, index = device.type, device.index or 0
+    kind = device.type
     if kind in {"cpu", "meta"}:
         return HostClock()
-    if kind not in {"cuda", "xpu", "mps"}:
+    if kind not in EVENT_DEVICES:
         return HostClock(
             Clock(kind=ClockKind.HOST, self_test=f"no clock for devices of kind {kind!r}", trusted=False)
         )
-    if device.index is None and kind != "mps":
-        import torch
-
-        index = getattr(torch, kind).current_device()
+    index = clock_device(device).index or 0
     problem = _verdict(kind, index)
     backend = _backend(kind, index)
     if problem is not None:

@@ -64,5 +64,8 @@ class FakeDeviceClock:
     def release(self, marks: Iterable[Mark]) -> None:
         self.held -= sum(1 for _, event in marks if event is not None)
 
+    def settle(self, marks: Sequence[Mark]) -> list[Mark] | None:  # noqa: ARG002  a number holds nothing
+        return None
+
     def synchronise(self) -> None:
         self.fake.synchronise()

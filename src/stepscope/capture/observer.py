@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import Token
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
-from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.blocks import blocks_of
+from stepscope.capture.clock import DeviceClock, JointClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
-from stepscope.capture.devices import clock_for
+from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
@@ -70,6 +71,8 @@ class Observer:
             methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
             if methods:
                 self._add(parts, part, methods)
+        for _, block, methods in blocks_of(pipeline):
+            self._add(parts, block, methods)
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
         return parts
@@ -98,7 +101,7 @@ class Observer:
     ) -> CallInProgress:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
         parts = self.attach(pipeline)
-        clock = self._clock or clock_for(execution_device(pipeline))
+        clock = self._clock or clock_of(pipeline, parts.modules)
         call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
         if nvtx is not None:
             watch_call(call, nvtx, self._wrappers)
@@ -122,7 +125,7 @@ class CallInProgress:
         self._clock.synchronise()
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
         self._start_ns = self._clock.now_ns()
-        self._start = self._mark()
+        call.start = self._mark()
         self._token: Token[ActiveCall | None] = ACTIVE.set(call)
 
     def _mark(self) -> Mark:
@@ -131,10 +134,8 @@ class CallInProgress:
     def finish(self, error: BaseException | None = None, result: Any = None) -> Captured:
         """End the observation, however the call ended, and freeze what was seen."""
         ACTIVE.reset(self._token)
-        returned_ns = self._clock.now_ns()
-        end = self._mark()
-        reason = None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
         try:
+<<<<<<< HEAD
             self._clock.synchronise()
         except RuntimeError as failure:  # a device that has failed fails again when waited for
             reason = reason or f"the device failed: {failure}"
@@ -148,11 +149,34 @@ class CallInProgress:
             self._window.end()
         if self.call.ranges is not None:
             self.call.ranges.close()
+=======
+            ends, end, failure = self._end(None if error is not None else result)
+        finally:
+            if self._window is not None:
+                self._window.end()
+>>>>>>> main
         self._memory.end()
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
         recording = freeze(
-            self.call, start=self._start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
+            self.call, start=self.call.start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
         )
         return self._captured(recording)
+
+    def _end(self, result: Any) -> tuple[ThreeEnds, Mark, str | None]:
+        """Take the three ends; a device that has failed fails again when it is waited for."""
+        returned_ns = self._clock.now_ns()
+        end = self._mark()
+        failure = None
+        try:
+            self._clock.synchronise()
+        except RuntimeError as error:
+            failure = f"the device failed: {error}"
+        done_ns = self._clock.now_ns()
+        on_host_ns = self._on_host(result) if result is not None and failure is None else None
+        ends = ThreeEnds(
+            start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=done_ns, on_host_ns=on_host_ns
+        )
+        return ends, end, failure
 
     def _on_host(self, result: Any) -> int | None:
         """When the result can be read on the host: tensors left on a device are copied to find out."""
@@ -186,7 +210,7 @@ class CallInProgress:
         modules = [module for _, module in self.call.modules]
         compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
         return Engaged(
-            attention=attention_backend(modules),
+            attention=attention_backend(self.call.denoisers()),
             compiled_modules=compiled_modules(modules),
             compile_events=compiled,
             graph_replays=self.call.graph_replays,
@@ -217,6 +241,19 @@ def device_tensors(result: Any, depth: int = 3) -> list[Any]:
     if not isinstance(result, (list, tuple)):
         return []
     return [tensor for item in result for tensor in device_tensors(item, depth - 1)]
+
+
+def clock_of(pipeline: Any, modules: Iterable[tuple[str, Any]]) -> DeviceClock:
+    """The clock of the device that computes; a joint one where parts lie on several of its kind."""
+    main = execution_device(pipeline)
+    devices = {str(clock_device(main)): main}
+    if main.type in EVENT_DEVICES:
+        for _, module in modules:
+            device = next((parameter.device for parameter in module.parameters()), main)
+            if device.type == main.type:
+                devices.setdefault(str(clock_device(device)), device)
+    clocks = [clock_for(device) for device in devices.values()]
+    return clocks[0] if len(clocks) == 1 else JointClock(clocks)
 
 
 def execution_device(pipeline: Any) -> Any:

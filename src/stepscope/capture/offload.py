@@ -41,6 +41,13 @@ class Moved:
     plan: Plan
     began: Mark | None = None
     ended: Mark | None = None
+    stream_ns: int | None = None  # where it has been settled
+
+    def settled(self, clock: DeviceClock) -> Moved:
+        """The same without events. The computing stream has passed it, so its own stream has: it waited."""
+        if self.began is None or self.ended is None or not self.ended[1].query():
+            return self
+        return Moved(self.plan, stream_ns=_between(self.began, self.ended, clock))
 
 
 def _group_onload(group: Any, _args: tuple[Any, ...]) -> Plan:
@@ -131,13 +138,19 @@ def _maker(describe: Describe) -> Callable[[Callable[..., Any], str], Callable[.
     return make
 
 
+def _between(began: Mark, ended: Mark, clock: DeviceClock) -> int | None:
+    first, last = clock.resolve([began, ended])
+    clock.release([began, ended])
+    return None if first is None or last is None else last - first
+
+
 def settle(moved: Moved, clock: DeviceClock) -> Move:
     """What a transfer came to, after the call: the device has been waited for."""
-    stream_ns = None
+    stream_ns = moved.stream_ns
     if moved.began is not None and moved.ended is not None:
-        first, last = clock.resolve([moved.began, moved.ended])
-        stream_ns = None if first is None or last is None else last - first
-    clock.release(mark for mark in (moved.began, moved.ended) if mark is not None)
+        stream_ns = _between(moved.began, moved.ended, clock)
+    elif moved.began is not None:
+        clock.release([moved.began])
     plan = moved.plan
     size = _bytes(plan) if plan.copies else 0
     return Move(kind=plan.kind, bytes=size, pinned=plan.pinned, stream_ns=stream_ns)

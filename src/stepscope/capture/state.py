@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stepscope.capture.components import components_of, is_pipeline
+from stepscope.capture.components import components_of, is_pipeline, is_scheduler
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 Restore = Callable[[], None]
@@ -62,7 +62,7 @@ def _parts(pipeline: Any) -> Iterator[Restore]:
     for _, part in components_of(pipeline):
         if is_pipeline(part):
             yield _attributes(part, plain_only=True)
-        elif callable(getattr(part, "step", None)) and hasattr(part, "set_timesteps"):
+        elif is_scheduler(part):
             yield _attributes(part, plain_only=False)
 
 

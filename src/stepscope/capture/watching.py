@@ -65,10 +65,13 @@ def _watch_of(pipeline: Any) -> Watch | None:
 
 
 def _make_pipeline_wrapper(original: Callable[..., Any], _attribute: str) -> Callable[..., Any]:
+    from torch import cuda
+
     def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # A pipeline called inside an observed call is part of that call.
+        # A pipeline called inside an observed call is part of that call. While a graph is captured the device
+        # cannot be waited for.
         watch = _watch_of(self) if ACTIVE.get() is None else None
-        if watch is None:
+        if watch is None or (cuda.is_initialized() and cuda.is_current_stream_capturing()):
             return original(self, *args, **kwargs)
         return watch.handler(self, lambda: original(self, *args, **kwargs))
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from stepscope import __version__
+from stepscope.cli.bench import BenchCommand
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
 from stepscope.cli.gate import GateCommand
@@ -16,6 +17,7 @@ from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
+from stepscope.cli.sweep import SweepCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
@@ -23,6 +25,8 @@ COMMANDS: tuple[Command, ...] = (
     ReportCommand(),
     NsysCommand(),
     CompareCommand(),
+    BenchCommand(),
+    SweepCommand(),
     GateCommand(),
     SchemaCommand(),
 )

@@ -13,7 +13,7 @@ from stepscope.model.errors import UsageError
 if TYPE_CHECKING:
     from stepscope.analyse.compare_results import CompareReport
 
-FORMATS = ("terminal", "json", "markdown", "html")
+FORMATS = ("terminal", "json", "md", "html")
 
 
 class CompareCommand:
@@ -70,7 +70,7 @@ def _rendered(report: CompareReport, chosen: str) -> str:
         )
     renderers = {
         "json": compare_json.render_compare_json,
-        "markdown": compare_markdown.render_compare_markdown,
+        "md": compare_markdown.render_compare_markdown,
         "html": compare_html.render_compare_html,
     }
     return renderers[chosen](report)

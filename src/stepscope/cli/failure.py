@@ -18,15 +18,16 @@ def show_failure(error: BaseException | None) -> int:
         return 0
     if isinstance(error, (KeyboardInterrupt, SystemExit, StepscopeError)):
         raise error
-    lines = traceback.format_exception(type(error), error, _outside_stepscope(error.__traceback__))
-    print("".join(lines), end="", file=sys.stderr)
+    foreign = _outside_stepscope(error.__traceback__)
+    frames = foreign or error.__traceback__  # a fault of our own is not hidden
+    print("".join(traceback.format_exception(type(error), error, frames)), end="", file=sys.stderr)
     message = f"the pipeline failed with {type(error).__name__}; what was recorded until then is written."
     print(f"stepscope: error: {message} {_remedy(error)}".rstrip(), file=sys.stderr)
     return 1
 
 
 def _outside_stepscope(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame on that is not ours."""
+    """The traceback from the first frame on that is not ours; None where all are."""
     while frames is not None and PACKAGE in Path(frames.tb_frame.f_code.co_filename).parents:
         frames = frames.tb_next
     return frames

@@ -12,7 +12,7 @@ from stepscope.model.errors import UsageError
 if TYPE_CHECKING:
     from stepscope.analyse.gate_results import GateReport
 
-FORMATS = ("terminal", "json", "markdown", "junit", "github")
+FORMATS = ("terminal", "json", "md", "junit", "github")
 
 
 class GateCommand:
@@ -73,7 +73,7 @@ def _rendered(report: GateReport, chosen: str) -> str:
         return gate_terminal.render_gate_terminal(report, width=terminal_width(), colour=colour_wanted())
     renderers = {
         "json": gate_json.render_gate_json,
-        "markdown": gate_terminal.render_gate_markdown,
+        "md": gate_terminal.render_gate_markdown,
         "junit": gate_junit.render_gate_junit,
         "github": gate_github.render_gate_github,
     }

@@ -52,9 +52,12 @@ class GenerateCommand:
             flags = {"width": width, "height": height} | flags
         typed: GenerateFlags = flags  # type: ignore[assignment]  # the parser made them
         options = options_of(typed, show_progress=sys.stderr.isatty())
-        with terminal_listener() as listener:
-            results = generate(options, listener, finished=_print)
-        return show_failure(results[-1].error)
+        try:
+            with terminal_listener() as listener:
+                error = generate(options, listener, finished=_print)[-1].error
+        except Exception as raised:  # of the warm-up, when there is nothing to write yet
+            error = raised
+        return show_failure(error)
 
 
 def _print(result: GenerateResult) -> None:

@@ -8,21 +8,49 @@ from collections.abc import Callable
 from typing import Any
 
 
-def _report() -> dict[str, Any]:
-    from stepscope.render.report_json import report_schema
-
-    return report_schema()
-
-
 def _perf_dump() -> dict[str, Any]:
     from stepscope.record.perf_dump import dump_schema
 
     return dump_schema()
 
 
+def _report() -> dict[str, Any]:
+    from stepscope.render.report_json import report_schema
+
+    return report_schema()
+
+
+def _compare() -> dict[str, Any]:
+    from stepscope.render.compare_json import compare_schema
+
+    return compare_schema()
+
+
+def _gate() -> dict[str, Any]:
+    from stepscope.render.gate_json import gate_schema
+
+    return gate_schema()
+
+
+def _bench() -> dict[str, Any]:
+    from stepscope.render.bench_views import bench_schema
+
+    return bench_schema()
+
+
+def _sweep() -> dict[str, Any]:
+    from stepscope.render.sweep_views import sweep_schema
+
+    return sweep_schema()
+
+
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "perf-dump": _perf_dump,
     "report": _report,
+    "compare": _compare,
+    "gate": _gate,
+    "bench": _bench,
+    "sweep": _sweep,
 }
 
 

@@ -67,20 +67,25 @@ def free_path(path: Path) -> Path:
 
 
 def check_writable(directory: Path) -> None:
-    """Fail before the work rather than after it: create ``directory`` and a file in it.
+    """Fail before the work rather than after it: write a file where ``directory`` is or will be made.
+
+    Nothing is left behind, the directory itself included.
 
     Raises:
         RunFailedError: the directory cannot be created or written, or the disk is full.
 
     """
-    probe = directory / f".stepscope-{os.getpid()}.tmp"
+    whole = directory.absolute()
+    probe = Path()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        there = next(path for path in (whole, *whole.parents) if path.exists())
+        probe = there / f".stepscope-{os.getpid()}.tmp"
         probe.write_bytes(b"\0" * 4096)
     except OSError as error:
         raise cannot_write(directory, error) from error
     finally:
-        _remove(probe)
+        if probe.name:
+            _remove(probe)
 
 
 def _remove(path: Path) -> None:
@@ -96,6 +101,8 @@ def cannot_write(path: Path, error: OSError) -> RunFailedError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             remedy = "The disk is full: free some space or choose another directory."
+        case errno.EFBIG:
+            remedy = "The file is larger than is allowed here: choose another directory."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             remedy = "The directory is not writable: choose another one."
         case errno.ENOTDIR | errno.EEXIST:

@@ -63,23 +63,26 @@ class ByteStream:
             yield from iter(lambda: file.read(_BLOCK_BYTES), b"")
 
     def _gunzip(self, file: BinaryIO) -> Iterator[bytes]:
-        inflater = _new_gunzip()
-        pending, whole_members = b"", 0
-        while pending := pending or file.read(_READ_BYTES):
-            try:
-                block = inflater.decompress(pending, _BLOCK_BYTES)
-            except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub says instance
-                self.damage = f"trailing bytes are not gzip ({error})" if whole_members else str(error)
-                return
-            pending = b""
-            if block:
-                yield block
-            while not inflater.eof and not inflater.needs_input:
-                yield inflater.decompress(b"", _BLOCK_BYTES)
-            if inflater.eof:
-                pending = inflater.unused_data.lstrip(b"\0")  # padding between members is allowed
-                inflater, whole_members = _new_gunzip(), whole_members + 1
-        if not whole_members:
+        inflater, members, is_between_members = _new_gunzip(), 0, True
+        while True:
+            data = file.read(_READ_BYTES) if inflater.needs_input else b""
+            if not data and inflater.needs_input:
+                break
+            while is_between_members and data and not data.strip(b"\0"):
+                data = file.read(_READ_BYTES)  # padding
+            while data or not inflater.needs_input:
+                try:
+                    block = inflater.decompress(data, _BLOCK_BYTES)
+                except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub says instance
+                    self.damage = f"trailing bytes are not gzip ({error})" if members else str(error)
+                    return
+                data, is_between_members = b"", False
+                if inflater.eof:
+                    data = inflater.unused_data.lstrip(b"\0")
+                    inflater, members, is_between_members = _new_gunzip(), members + 1, True
+                if block:
+                    yield block
+        if not is_between_members or not members:
             self.damage = "the gzip stream ends before its end mark"
 
     def _unzstd(self, file: BinaryIO) -> Iterator[bytes]:

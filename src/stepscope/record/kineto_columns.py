@@ -157,7 +157,7 @@ class KinetoColumns:
     def _add_process_labels(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.ph == "M" and event.name == "process_name" and event.args is not None:
-                self.process_labels.add(str(event.args.label))
+                self.process_labels.add(str(_parsed(event.args.label)))
 
     def _add_counters(self, events: Sequence[Event]) -> None:
         """Allocator samples: two counters, device -1 for host memory."""
@@ -205,8 +205,12 @@ class KinetoColumns:
 
     def _identifiers(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         """Process and thread ids; a text gets a negative number of its own, below -1."""
-        column = np.array(values)
-        return column if column.dtype == _I64 else self._odd_ids(values)
+        if set(map(type, values)) != {int}:
+            return self._odd_ids(values)
+        try:
+            return np.array(values, _I64)
+        except OverflowError:
+            return self._odd_ids(values)
 
     def _odd_ids(self, values: Sequence[Identifier]) -> NDArray[np.int64]:
         numbers = (whole_number(value) for value in values)
@@ -232,7 +236,7 @@ def shapes_text(dims: bytes, types: bytes, concrete: bytes) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def _parsed(raw: bytes) -> object:
+def _parsed(raw: bytes | msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(raw or b"[]")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -5,10 +5,11 @@ Only what the columns need is declared; msgspec skips the rest without building 
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from itertools import islice
 
 import msgspec
 
@@ -41,7 +42,7 @@ class EventArgs(msgspec.Struct, gc=False, frozen=True):
     thread: Identifier = msgspec.field(
         default=None, name="tid"
     )  # of one of our spans: whose launches it holds
-    label: Identifier = msgspec.field(default=None, name="name")  # of an M event
+    label: msgspec.Raw = msgspec.field(default=_NOTHING, name="name")  # of an M event
 
 
 NO_ARGS = EventArgs()
@@ -72,9 +73,14 @@ EXACT_EVENTS: Decoder = msgspec.json.Decoder(list[ExactEvent], strict=False)
 
 # The first key differs between recorders, and json.dump(sort_keys=True) puts args first.
 BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|id|s|bp)"\s*:')
+_EVENT_START = re.compile(r'\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|id|s|bp)"\s*:')
+_STARTS_TRIED = 1000  # bounds the time that a file made to be slow can take
+_WALKED_BYTES = 1 << 20
+_JSON = json.JSONDecoder()
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _AFTER_ARRAY = re.compile(rb'\s*(?:\}\s*$|,\s*"|$)')
 _NOT_A_NUMBER = re.compile(rb"(?<=[:,\[])(\s*)[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+_DIGITS = re.compile(r"-?\d{1,18}", re.ASCII)
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _LAST_COMMA = re.compile(rb"\}\s*,\s*\]")
 _SPACES_FOR_CONTROLS = bytes(0x20 if byte < 0x20 else byte for byte in range(256))
@@ -175,9 +181,27 @@ class _Salvage:
                 (n for n in range(2, min(run, _JOINED_AT_MOST) + 1) if self._read(first, first + n)), 0
             )
             if not joined:
-                self.found.skipped.append(self.text[self.starts[first] : self.ends[first]])
-                self.found.ends_in_fault = first == len(self.starts) - 1
+                self._skip(first)
             at += joined or 1
+
+    def _skip(self, index: int) -> None:
+        """Give up a piece, but keep whole events in it: those around a cut one, or around a stray bracket."""
+        piece = self.text[self.starts[index] : self.ends[index]]
+        is_last = index == len(self.starts) - 1
+        end = 0
+        text = piece.decode()
+        for found in islice(_EVENT_START.finditer(text), _STARTS_TRIED if len(piece) < _WALKED_BYTES else 0):
+            if found.start() < end:
+                continue
+            try:
+                _, end = _JSON.raw_decode(text, found.start())
+                event = self.decoder.decode(f"[{text[found.start() : end]}]")[0]
+            except _FAULTS:
+                continue
+            if event.ph:
+                self.found.events.append(event)
+        self.found.skipped.append(piece[len(text[:end].encode()) :] if is_last else piece)
+        self.found.ends_in_fault = is_last
 
 
 def _mend(text: bytes) -> tuple[bytes, int]:
@@ -194,8 +218,10 @@ def _mend(text: bytes) -> tuple[bytes, int]:
     return text, numbers + commas + controls
 
 
-def whole_number(value: Any) -> int | None:
-    """An identifier as int, None where it is no number (``"Spans"``)."""
+def whole_number(value: Identifier) -> int | None:
+    """An identifier as int, also one written as text; None where it is no number (``"Spans"``)."""
+    if isinstance(value, str):
+        return int(value) if _DIGITS.fullmatch(value) else None
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
-    return value if isinstance(value, int) else None
+    return value

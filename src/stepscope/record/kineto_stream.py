@@ -11,7 +11,15 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from stepscope.record.kineto_event import BOUNDARY, EVENTS, EXACT_EVENTS, Decoded, Event, decode_events
+from stepscope.record.kineto_event import (
+    BOUNDARY,
+    EVENTS,
+    EXACT_EVENTS,
+    Decoded,
+    Decoder,
+    Event,
+    decode_events,
+)
 from stepscope.record.kineto_time import EXACT_BELOW_US
 from stepscope.record.reader_warnings import WarningLog
 
@@ -40,14 +48,12 @@ class KinetoStream:
         self._blocks = iter(blocks)
         self._log = log
         self._carried = False
-        self._decoder = EVENTS
+        self._decoder: Decoder | None = None
 
     def __iter__(self) -> Iterator[list[Event]]:
         pending = self._read_header()
         if not self.found_events:
             return
-        if has_large_times(pending):
-            self._decoder = EXACT_EVENTS
         for block in self._blocks:
             pending += block
             if len(pending) < STRETCH_BYTES:
@@ -56,13 +62,19 @@ class KinetoStream:
             if cut is None and len(pending) < _MAX_STRETCH_BYTES:
                 continue
             stretch, rest = (pending[: cut[0]], pending[cut[1] :]) if cut else (pending, b"")
-            decoded = decode_events(stretch, self._decoder)
+            decoded = self._decode(stretch)
             pending = self._carry(decoded, rest)
             yield decoded.events
             if decoded.tail is not None:
                 self._read_tail(decoded.tail + b"," + rest if cut else decoded.tail)
                 return
         yield self._last(pending)
+
+    def _decode(self, stretch: bytes) -> Decoded:
+        """The first stretch tells whether the file's times need every digit."""
+        if self._decoder is None:
+            self._decoder = EXACT_EVENTS if has_large_times(stretch) else EVENTS
+        return decode_events(stretch, self._decoder)
 
     def _read_header(self) -> bytes:
         """Consume blocks up to the opening bracket of the events; returns what follows it."""
@@ -89,7 +101,12 @@ class KinetoStream:
                 break
             parts.append(block)
             size += len(block)
-        self.tail = b"".join(parts)
+        self._set_tail(b"".join(parts))
+
+    def _set_tail(self, tail: bytes) -> None:
+        self.tail = tail
+        if EVENTS_KEY.search(tail):
+            self._log.add("second_events", "the file holds a second list of events; only the first was read")
 
     def _carry(self, decoded: Decoded, rest: bytes) -> bytes:
         """Note what was skipped; a fault at the cut is tried once more together with what follows."""
@@ -105,13 +122,13 @@ class KinetoStream:
         if not pending.strip():
             self._log.add("truncated", _TRUNCATED)
             return []
-        decoded = decode_events(pending, self._decoder)
+        decoded = self._decode(pending)
         if decoded.tail is None:
             self._log.add("truncated", _TRUNCATED)
             if decoded.ends_in_fault:
                 decoded.skipped.pop()
         else:
-            self.tail = decoded.tail
+            self._set_tail(decoded.tail)
         self._note(decoded)
         return decoded.events
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -30,7 +31,7 @@ class EventTimes:
 
 def event_times(events: Sequence[Event], log: WarningLog) -> EventTimes:
     """Start and duration of each event; a negative duration counts as none and is noted."""
-    start_us = np.array([event.ts for event in events], np.float64)
+    start_us = _floats([event.ts for event in events])
     duration_us = np.array([event.dur for event in events], np.float64)
     good = (np.abs(start_us) < _FARTHEST_US) & (np.abs(duration_us) < _FARTHEST_US)
     readable = None
@@ -52,6 +53,16 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> I64:
     Recorders since 2024 write times relative to ``baseTimeNanoseconds``, at most 92 days.
     """
     return np.rint(microseconds * 1000).astype(np.int64)
+
+
+def _floats(values: Sequence[float | Decimal]) -> NDArray[np.float64]:
+    """Times as doubles; NaN for a decimal that is no number and says so with a signal."""
+    try:
+        return np.array(values, np.float64)
+    except ValueError:
+        return np.array(
+            [math.nan if Decimal(value).is_nan() else float(value) for value in values], np.float64
+        )
 
 
 def _exact_nanoseconds(events: Sequence[Event]) -> I64:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.record.call_names import CALL_VERSION, copy_name, fill_name, nsight_copy_kind
 from stepscope.record.nsight_about import device_map
 from stepscope.record.nsight_nvtx import NvtxRanges, nvtx_ranges, operator_name
-from stepscope.record.nsight_tables import NsightTables
+from stepscope.record.nsight_tables import NsightTables, is_usable_time
 from stepscope.record.reader_warnings import WarningLog
 from stepscope.record.trace_tables import (
     ANNOTATION_COLUMNS,
@@ -70,7 +72,7 @@ class NsightColumns:
         return tuple((key >> _THREAD_BITS) & _ID_MASK for key in self._processes) or (-1,)
 
     def _add_kernels(self) -> None:
-        rows = self._tables.integers("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL, {"graphNodeId": 0})
+        rows = self._rows("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL, {"graphNodeId": 0})
         ids = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
         shared = np.maximum(rows["staticSharedMemory"], 0) + np.maximum(rows["dynamicSharedMemory"], 0)
         unknown = (rows["staticSharedMemory"] < 0) & (rows["dynamicSharedMemory"] < 0)
@@ -86,7 +88,7 @@ class NsightColumns:
 
     def _add_graphs(self) -> int:
         """Whole-graph rows count as kernels, so that busy time is right; their names say what they are."""
-        rows = self._tables.integers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_GPU, "graphId"))
+        rows = self._rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_GPU, "graphId"))
         count = len(rows["start"])
         unknown = np.full(count, -1, np.int32)
         self.kernels.add(
@@ -103,9 +105,7 @@ class NsightColumns:
         return count
 
     def _add_copies(self) -> None:
-        rows = self._tables.integers(
-            "CUPTI_ACTIVITY_KIND_MEMCPY", (*_GPU, "bytes", "copyKind", "srcKind", "dstKind")
-        )
+        rows = self._rows("CUPTI_ACTIVITY_KIND_MEMCPY", (*_GPU, "bytes", "copyKind", "srcKind", "dstKind"))
         described = list(
             zip(*(rows[key].tolist() for key in ("copyKind", "srcKind", "dstKind")), strict=True)
         )
@@ -120,7 +120,7 @@ class NsightColumns:
         )
 
     def _add_fills(self) -> None:
-        rows = self._tables.integers("CUPTI_ACTIVITY_KIND_MEMSET", (*_GPU, "bytes", "memKind"))
+        rows = self._rows("CUPTI_ACTIVITY_KIND_MEMSET", (*_GPU, "bytes", "memKind"))
         unknown = np.full(len(rows["start"]), -1, np.int32)
         self.copies.add(
             **self._gpu(
@@ -133,7 +133,7 @@ class NsightColumns:
 
     def _add_launches(self) -> None:
         columns = ("start", "end", "globalTid", "correlationId", "nameId")
-        rows = self._tables.integers("CUPTI_ACTIVITY_KIND_RUNTIME", columns)
+        rows = self._rows("CUPTI_ACTIVITY_KIND_RUNTIME", columns)
         self.launches.add(**self._host(rows, self._named(rows["nameId"])), correlation=rows["correlationId"])
 
     def _add_ranges(self) -> None:
@@ -152,6 +152,15 @@ class NsightColumns:
             external_id=np.zeros(count, np.int64),
             source=np.full(count, -1, np.int32),
         )
+
+    def _rows(self, table: str, columns: Sequence[str], missing: Mapping[str, int] | None = None) -> Rows:
+        """The rows of a table whose times can be computed with."""
+        rows = self._tables.integers(table, columns, missing)
+        good = is_usable_time(rows["start"]) & is_usable_time(rows["end"])
+        if good.all():
+            return rows
+        self._log.add("time_out_of_range", "events with an impossible time were skipped", int((~good).sum()))
+        return {column: values[good] for column, values in rows.items()}
 
     def _gpu(self, rows: Rows, names: NDArray[np.int32]) -> dict[str, Column]:
         return {

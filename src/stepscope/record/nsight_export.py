@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from stepscope.model.errors import UnreadableInputError
+from stepscope.record.scratch import scratch_directory
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _TIMEOUT_S = 1800  # a report of several gigabytes takes minutes
@@ -30,8 +30,8 @@ def exported(report: Path, nsys: str | None = None) -> Iterator[Path]:
         raise UnreadableInputError(
             f"{report} is a Nsight Systems report and nsys is not on PATH.", remedy=remedy
         )
-    with tempfile.TemporaryDirectory(prefix="stepscope-") as directory:
-        database = Path(directory) / "export.sqlite"
+    with scratch_directory() as directory:
+        database = directory / "export.sqlite"
         said = _run([nsys, *_arguments(report, database)], report, remedy)
         # nsys exits with 0 when it fails: the file is the proof.
         if not database.is_file():

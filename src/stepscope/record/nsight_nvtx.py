@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.record.nsight_tables import NsightTables
+from stepscope.record.nsight_tables import NsightTables, is_usable_time
 from stepscope.record.reader_warnings import WarningLog
 
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75  # ENUM_NSYS_EVENT_TYPE
@@ -51,8 +51,8 @@ def nvtx_ranges(tables: NsightTables, strings: dict[int, str], last_ns: int, log
         if kind == DOMAIN_CREATE
     }
     our_domains = [domain for domain, name in domains.items() if name == OUR_DOMAIN]
-    is_range = np.isin(found["eventType"], (PUSH_POP, START_END))
-    unclosed = is_range & (found["end"] == _UNCLOSED)
+    is_range = np.isin(found["eventType"], (PUSH_POP, START_END)) & is_usable_time(found["start"])
+    unclosed = is_range & ~is_usable_time(found["end"])
     log.add(
         "unclosed_range",
         "NVTX ranges were never closed; they are taken to last to the end",
@@ -60,7 +60,7 @@ def nvtx_ranges(tables: NsightTables, strings: dict[int, str], last_ns: int, log
     )
     return NvtxRanges(
         start_ns=found["start"],
-        end_ns=np.where(unclosed, max(last_ns, int(found["start"].max(initial=last_ns))), found["end"]),
+        end_ns=np.where(unclosed, np.maximum(last_ns, found["start"]), found["end"]),
         global_thread=found["globalTid"],
         ours=np.isin(found["domainId"], our_domains),
         texts=texts,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from stepscope.record.reader_warnings import WarningLog
 
 SQLITE_MAGIC = b"SQLite format 3\0"
+_FARTHEST_NS = 4 * 10**18
 _ROWS_AT_ONCE = 50_000
 _SIGNATURES = (
     frozenset({"META_DATA_EXPORT"}),
@@ -28,6 +29,11 @@ _SIGNATURES = (
     frozenset({"StringIds", "CUPTI_ACTIVITY_KIND_RUNTIME"}),
     frozenset({"StringIds", "CUPTI_ACTIVITY_KIND_KERNEL"}),
 )
+
+
+def is_usable_time(times_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which times can be added to a duration without leaving int64."""
+    return (times_ns > -_FARTHEST_NS) & (times_ns < _FARTHEST_NS)
 
 
 class NsightTables:

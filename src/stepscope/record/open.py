@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.model.errors import RunFailedError, UnreadableInputError
+from stepscope.model.errors import UnreadableInputError
 from stepscope.model.trace import Trace
 from stepscope.record.byte_stream import ByteStream, Packing, packing_of
 from stepscope.record.kineto import read_kineto
 from stepscope.record.nsight import read_nsight
 from stepscope.record.nsight_export import exported
 from stepscope.record.recognise import InputKind, recognise
+from stepscope.record.scratch import no_room, scratch_directory
 from stepscope.record.trace_parts import rank_in_name
 
 __all__ = ["InputKind", "TraceFile", "TraceGroup", "read_trace", "recognise", "traces_in"]
@@ -136,8 +136,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
         if packing_of(file.read(4)) is Packing.PLAIN:
             yield path
             return
-    with tempfile.TemporaryDirectory(prefix="stepscope-") as directory:
-        database = Path(directory) / "export.sqlite"
+    with scratch_directory() as directory:
+        database = directory / "export.sqlite"
         _inflate(path, database)
         yield database
 
@@ -148,10 +148,7 @@ def _inflate(path: Path, copy: Path) -> None:
             for block in ByteStream(path):
                 file.write(block)
     except OSError as error:
-        raise RunFailedError(
-            f"cannot unpack {path} into {copy.parent}: {error.strerror or error}.",
-            remedy="Free some space there, or point TMPDIR elsewhere.",
-        ) from error
+        raise no_room(copy.parent, error) from error
 
 
 def _as_read_from(path: Path, trace: Trace) -> Trace:

@@ -72,6 +72,8 @@ def decode_event(raw: bytes) -> Event | None:
 def split_export(path: Path) -> Iterator[tuple[Part, bytes]]:
     """The header, every event and the footer of an uncompressed export, in this order.
 
+    A file that was cut off has no footer, and its last event is most likely not JSON.
+
     Raises:
         UnreadableInputError: the file has no ``traceEvents`` array.
 
@@ -109,14 +111,30 @@ def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, bytes]:
 
 
 def _split_tail(rest: bytes) -> Iterator[tuple[Part, bytes]]:
-    """The last events and the footer; the array's end is searched from the back: only keys follow it."""
-    ends = list(_ARRAY_END.finditer(rest))
-    cut = ends[-1] if ends else None
-    events = rest if cut is None else rest[: cut.start() + 1]
+    """The last events and the footer."""
     start = 0
-    for boundary in _BOUNDARY.finditer(events):
-        yield Part.EVENT, events[start : boundary.start() + 1]
+    for boundary in _BOUNDARY.finditer(rest):
+        yield Part.EVENT, rest[start : boundary.start() + 1]
         start = boundary.end()
-    if events[start:].strip().startswith(b"{"):
-        yield Part.EVENT, events[start:]
-    yield Part.FOOTER, b"{}" if cut is None else b"{" + rest[cut.end() :].strip().lstrip(b",")
+    end = _array_end(rest, start)
+    event = rest[start:].strip() if end is None else rest[start : end[0]]
+    if event.startswith(b"{"):
+        yield Part.EVENT, event
+    if end is not None:
+        yield Part.FOOTER, b"{" + rest[end[1] :].strip().lstrip(b",")
+
+
+def _array_end(rest: bytes, start: int) -> tuple[int, int] | None:
+    """Where the last event ends and where the array does; None where the file was cut off.
+
+    The footer may hold lists of objects too, so the first place is taken that leaves a whole event; of a last
+    event that is not JSON, the last place.
+    """
+    if rest[start:].lstrip().startswith(b"]"):
+        return start, rest.index(b"]", start) + 1
+    found = None
+    for match in _ARRAY_END.finditer(rest, start):
+        found = (match.start() + 1, match.end())
+        if decode_event(rest[start : found[0]]) is not None:
+            break
+    return found

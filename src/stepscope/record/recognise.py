@@ -32,7 +32,7 @@ class InputKind(Enum):
 
 
 _HEAD_BYTES = 1 << 16
-_JSON_BYTES = 1 << 26  # a Kineto header with thousands of process groups takes a few megabytes
+_JSON_BYTES = 1 << 24  # a Kineto header with thousands of process groups takes a few megabytes
 _FIRST_EVENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{[^{}\[\]]*"ph"\s*:')
 _KINETO_KEYS = frozenset({"traceEvents", "deviceProperties", "baseTimeNanoseconds", "displayTimeUnit"})
 _KINETO_KEY = re.compile(rb'"(?:deviceProperties|baseTimeNanoseconds)"\s*:')
@@ -42,7 +42,7 @@ _DUMP_KEY = re.compile(rb'"(?:denoise_steps_ms|total_duration_ms)"\s*:')
 
 
 def recognise(path: Path) -> InputKind:
-    """What ``path`` is, by looking into it; reads no more than 64 MiB, inflated.
+    """What ``path`` is, by looking into it; reads no more than 16 MiB, inflated.
 
     Raises:
         UnreadableInputError: nothing is there, or it cannot be opened.

@@ -107,6 +107,7 @@ class Survey:
     activity_start_ns: I64
     activity_end_ns: I64
     malformed: int
+    whole: bool  # the file was not cut off
 
 
 def survey_export(path: Path) -> Survey:
@@ -114,10 +115,11 @@ def survey_export(path: Path) -> Survey:
     header: dict[str, Any] = {}
     launches, activities = array("q"), array("q")
     anchors: list[int] = []
-    process, malformed = 0, 0
+    process, malformed, whole = 0, 0, False
     for part, raw in split_export(path):
         if part is not Part.EVENT:
             header |= decode_keys(raw)
+            whole = part is Part.FOOTER
             continue
         event = decode_event(raw)
         if event is None:
@@ -146,6 +148,7 @@ def survey_export(path: Path) -> Survey:
         activity_start_ns=active[:, 2],
         activity_end_ns=active[:, 3],
         malformed=malformed,
+        whole=whole,
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from isal import igzip
 
 from stepscope.model.errors import RunFailedError
-from stepscope.model.run import Run, Span, TraceWindow
+from stepscope.model.run import Run, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
 from stepscope.record.raw_export import Part, split_export
 from stepscope.record.trace_spans import (
@@ -36,6 +36,7 @@ TRACE_SCHEMA_VERSION = 1
 COMPRESSION_LEVEL = 2
 """isal's levels are 0 to 3; see docs/decisions.md for what each costs and saves."""
 WRITE_BYTES = 1024**2
+CUT_OFF_NOTE = "the profiler's export was cut off (a full disk?): the trace lacks its end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +90,16 @@ def write_trace(raw: Path, run: Run, content: TraceContent, directory: Path) -> 
     window = _host_window(run, content, steps)
     if not window.starts or not run.anchors:
         raise RunFailedError("no trace was written: the run ended before a step was recorded.")
+    survey = survey_export(raw)
+    plan = _Plan(name=path.name, run=run, content=content, steps=steps, window=window)
     with atomic_path(path) as temporary:
-        _write(raw, temporary, _Plan(name=path.name, run=run, content=content, steps=steps, window=window))
+        _write(raw, temporary, plan, survey)
     return TraceWindow(
         path=str(path.resolve()),
         steps=steps,
         full_stages=content.full_stages,
         asked=content.asked,
-        note=window_note(content, steps),
+        note=window_note(content, steps) if survey.whole else CUT_OFF_NOTE,
     )
 
 
@@ -113,26 +116,20 @@ def window_note(content: TraceContent, steps: Sequence[int]) -> str:
 
 
 def _host_window(run: Run, content: TraceContent, steps: Sequence[int]) -> Intervals:
-    """The window on the host clock: the recorded steps, or the whole call."""
+    """The window on the host clock: the recorded steps, or the whole call, while the profiler was at work."""
     if content.full_stages and run.ends is not None:
-        return Intervals.union([(run.ends.start_ns, max(run.ends.returned_ns, run.ends.device_done_ns))])
-    if content.full_stages:
-        return Intervals.union(_host_extent([stage.span]) for stage in run.stages)
-    by_stage: dict[int, list[Span]] = {}
-    for step in run.steps:
-        if step.index in steps:
-            by_stage.setdefault(step.stage_index, []).append(step.span)
-    return Intervals.union(_host_extent(spans) for spans in by_stage.values())
+        window = Intervals.union([(run.ends.start_ns, max(run.ends.returned_ns, run.ends.device_done_ns))])
+    else:
+        of_steps = [step.span for step in run.steps if step.index in steps]
+        spans = [stage.span for stage in run.stages] if content.full_stages else of_steps
+        segments = [segment for span in spans for segment in span.segments]
+        window = Intervals.union((segment.host_start_ns, segment.host_end_ns) for segment in segments)
+    if not content.marks:
+        return window
+    return Intervals.union(window.clip(content.marks[0][0], content.marks[-1][1]))
 
 
-def _host_extent(spans: Sequence[Span]) -> tuple[int, int]:
-    """From the first start to the last end; a span that was cut by a pause counts whole."""
-    segments = [segment for span in spans for segment in span.segments]
-    return min(s.host_start_ns for s in segments), max(s.host_end_ns for s in segments)
-
-
-def _write(raw: Path, path: Path, plan: _Plan) -> None:
-    survey = survey_export(raw)
+def _write(raw: Path, path: Path, plan: _Plan, survey: Survey) -> None:
     clock = _clock(plan, survey)
     window = Intervals(
         tuple(clock.at(start) for start in plan.window.starts),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from stepscope.analyse.results import (
     Finding,
@@ -94,7 +95,7 @@ def _time_lines(report: Report) -> list[Line]:
 
 
 def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
-    name = f"{run.request_id} rank {run.rank}: " if several else ""
+    name = f"{run_name(run)} rank {run.rank}: " if several else ""
     stage = next((stage for stage in run.stages if stage.name == run.dominant_stage), None)
     lines = [Line(label="Total", text=name + total_sentence(run))]
     if not run.trust.ok and several:
@@ -112,6 +113,11 @@ def _trace_time_lines(rank: RankReport, *, several: bool) -> list[Line]:
         Line(label="Dominant", text=name + text),
         Line(label="Steps", text=name + steps_sentence(rank.step_statistics, rank.steps)),
     ]
+
+
+def run_name(run: RunSummary) -> str:
+    """What a run is called: its id, else its file."""
+    return run.request_id or PurePath(run.path or "without a name").name
 
 
 def total_sentence(run: RunSummary) -> str:
@@ -141,7 +147,7 @@ def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant
     if isinstance(longest, StageRow):
         if longest.bound_by != "unknown":
             text += f"; {_BOUND_WORDS.get(longest.bound_by, longest.bound_by)}"
-        text += "; inferred from the kernels' pattern" if longest.inferred else ""
+        text += "; inferred, not marked in the trace" if longest.inferred else ""
     return text
 
 
@@ -203,7 +209,7 @@ def _kernel_lines(report: Report) -> list[Line]:
     shown = rank.categories[:_SHOWN_CATEGORIES]
     text = ", ".join(f"{row.name} {units.share(row.share)}" for row in shown)
     name = f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
-    lines = [Line(label="Kernels", text=name + text)]
+    lines = [Line(label="GPU time", text=name + text)]
     engaged = engaged_sentence(rank)
     return [*lines, Line(label="Engaged", text=name + engaged)] if engaged else lines
 

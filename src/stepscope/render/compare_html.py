@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepscope.analyse.compare_results import CompareReport, Comparison, Row, Sample, Verdict
 from stepscope.render import compare_tables as tables
 from stepscope.render import units
 from stepscope.render.page import PageTable, page_table, render_page
+from stepscope.render.tables import Table
 
 _TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad", Verdict.CANNOT_TELL: "bad"}
 
@@ -36,13 +38,15 @@ class _Section:
     kernel_tables: tuple[PageTable, ...]
 
 
-def render_compare_html(report: CompareReport) -> str:
-    """The comparison as a page; everything that came from a file is escaped."""
+def render_compare_html(report: CompareReport, *, further: Sequence[Table] = (), note: str = "") -> str:
+    """The comparison as a page, ``further`` tables at its end; everything from a file is escaped."""
     several = len(report.comparisons) > 1
     return render_page(
         "compare.html.jinja",
         overview=[page_table(tables.files_table(report))] if several else [],
         sections=[_section(report, each, index) for index, each in enumerate(report.comparisons)],
+        further=[page_table(table) for table in further],
+        note=note,
     )
 
 

@@ -34,7 +34,7 @@ def headline(comparison: Comparison) -> str:
     total = comparison.total
     if total.verdict is Verdict.CANNOT_TELL:
         return total.reason
-    parts = [f"{units.signed_share(total.change)} end to end ({_from_to(total)})"]
+    parts = [f"{units.signed_share(total.change)} {total.name} ({_from_to(total)})"]
     if total.interval is not None:
         low, high = (units.signed_share(bound) for bound in total.interval)
         parts.append(f"{1 - comparison.alpha:.0%} interval {low} to {high}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
@@ -18,12 +18,28 @@ from stepscope.render.terminal_grid import Layout, grid
 
 _TOP_KERNELS = 12
 _MOST_STEPS = 20
-_KERNEL_WIDTH = 44
+_KERNEL_WIDTH = 52
 _STYLES = {Verdict.BETTER: "bold green", Verdict.WORSE: "bold white on red", Verdict.CANNOT_TELL: "bold red"}
 
 
 def render_compare_terminal(report: CompareReport, *, width: int = 100, colour: bool = False) -> str:
     """The comparison as text of at most ``width`` columns; colour only repeats what words say."""
+    parts = [part for each in report.comparisons for part in _comparison(report, each, width)]
+    if len(report.comparisons) > 1:
+        parts = [grid(tables.files_table(report), Layout(flexible="file"), width), *parts]
+    return printed(parts, width=width, colour=colour)
+
+
+def render_table(table: Table, *, width: int = 100, colour: bool = False) -> str:
+    """One table under its caption; its last column wraps where it has to."""
+    layout = Layout(flexible=table.columns[-1].key)
+    return printed(
+        [Text(table.caption, style="bold"), grid(table, layout, width)], width=width, colour=colour
+    )
+
+
+def printed(parts: Sequence[RenderableType], *, width: int, colour: bool) -> str:
+    """Parts as text of at most ``width`` columns, with ANSI colours or without."""
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -34,9 +50,6 @@ def render_compare_terminal(report: CompareReport, *, width: int = 100, colour: 
         highlight=False,
         emoji=False,
     )
-    parts = [part for each in report.comparisons for part in _comparison(report, each, width)]
-    if len(report.comparisons) > 1:
-        parts = [grid(tables.files_table(report), Layout(flexible="file"), width), *parts]
     console.print(Group(*parts))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
@@ -86,11 +99,8 @@ def _kernels(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     yield grid(tables.categories_table(comparison), Layout(flexible="name"), width)
     top = tables.kernels_table(comparison).head(_TOP_KERNELS)
     yield Text()
-    yield grid(
-        shortened(top, min(_KERNEL_WIDTH, width // 2)),
-        Layout(flexible="name", optional=("base_count", "new_count")),
-        width,
-    )
+    columns = ("name", "state", "base_ms", "new_ms", "difference_ms")
+    yield grid(shortened(top, min(_KERNEL_WIDTH, width // 2)).pick(*columns), Layout(flexible="name"), width)
     left = len(comparison.kernels.kernels) - len(top.rows)
     if left > 0:
         yield Text(f"and {units.counted(left, 'more kernel')}, see --format json or html", style="dim")

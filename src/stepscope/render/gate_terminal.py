@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
+from rich.console import RenderableType
 from rich.text import Text
 
 from stepscope.analyse.gate_results import GateReport
 from stepscope.render import gate_tables as tables
 from stepscope.render.compare_markdown import markdown_table
+from stepscope.render.compare_terminal import printed
 from stepscope.render.names import visible
 from stepscope.render.report_markdown import prose
 from stepscope.render.terminal_grid import Layout, grid
@@ -17,23 +16,13 @@ from stepscope.render.terminal_grid import Layout, grid
 
 def render_gate_terminal(report: GateReport, *, width: int = 100, colour: bool = False) -> str:
     """The gate as text of at most ``width`` columns; colour only repeats what words say."""
-    stream = io.StringIO()
-    console = Console(
-        file=stream,
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
     style = "bold green" if report.passed else "bold white on red"
-    console.print(Text(visible(tables.headline(report)), style=style))
+    parts: list[RenderableType] = [Text(visible(tables.headline(report)), style=style)]
     for result in report.results:
         table = tables.checks_table(result)
-        console.print(Text(f"\n{visible(table.caption)}", style="bold"))
-        console.print(grid(table, Layout(flexible="detail"), width))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+        parts += [Text(f"\n{visible(table.caption)}", style="bold")]
+        parts += [grid(table, Layout(flexible="detail"), width)]
+    return printed(parts, width=width, colour=colour)
 
 
 def render_gate_markdown(report: GateReport) -> str:

@@ -68,16 +68,23 @@ class _Scale:
     high: float
 
     def at(self, value: float) -> float:
-        """``value`` in per cent of the axis."""
-        span = self.high - self.low
-        return round((value - self.low) / span * 100, 3) if span > 0 else 0.0
+        """``value`` in per cent of the axis, at its end where it lies beyond."""
+        return round(units.clamped((value - self.low) / (self.high - self.low)) * 100, 3)
+
+
+def _scale(low: float, high: float) -> _Scale | None:
+    """An axis between two numbers; None where there is nothing to tell apart, a nanosecond at least."""
+    return _Scale(low=low, high=high) if units.drawable(low, high) and high - low >= 1e-6 else None
 
 
 def run_waterfall(run: RunSummary, prefix: str) -> Chart | None:
     """The run's stages one after the other; gaps between them are in the total, not in the drawing."""
-    if not run.stages or run.total_ms <= 0:
+    durations = [stage.duration_ms for stage in run.stages]
+    scale = (
+        _scale(0.0, max(run.total_ms, sum(durations))) if units.drawable(run.total_ms, *durations) else None
+    )
+    if not run.stages or scale is None:
         return None
-    scale = _Scale(low=0.0, high=max(run.total_ms, sum(stage.duration_ms for stage in run.stages)))
     lanes, readings, start = [], [], 0.0
     for stage in run.stages:
         left, width = scale.at(start), scale.at(stage.duration_ms)
@@ -103,8 +110,9 @@ def step_bars(
     steps: Sequence[StepTime | StepRow], statistics: StepStatistics | None, prefix: str
 ) -> Chart | None:
     """One bar a step from zero up, the median as a line, what differs hatched."""
-    longest = max((step.duration_ms for step in steps), default=0.0)
-    if len(steps) < 2 or longest <= 0:
+    durations = [step.duration_ms for step in steps]
+    scale = _scale(0.0, max(durations, default=0.0)) if units.drawable(*durations) else None
+    if len(steps) < 2 or scale is None:
         return None
     shown = steps[:_MOST_BARS]
     each = 100 / len(shown)
@@ -112,7 +120,7 @@ def step_bars(
         Mark(
             left=round(at * each + each * 0.1, 3),
             width=round(each * 0.8, 3),
-            height=round(step.duration_ms / longest * 100, 2),
+            height=scale.at(step.duration_ms),
             css=_step_css(step),
         )
         for at, step in enumerate(shown)
@@ -121,8 +129,9 @@ def step_bars(
         Reading(at=round((at + 0.5) * each, 3), text=_step_reading(step)) for at, step in enumerate(shown)
     )
     median = statistics.median_ms if statistics else None
-    note = f"0 to {units.duration(longest)}" + (f", line: median {units.duration(median)}" if median else "")
-    level = round(median / longest * 100, 2) if median else None
+    note = f"0 to {units.duration(scale.high)}"
+    note += f", line: median {units.duration(median)}" if median else ""
+    level = scale.at(median) if median else None
     return Chart(
         id=f"{prefix}-bars",
         title="Denoising steps",
@@ -211,8 +220,7 @@ def _extent(rank: RankReport) -> _Scale | None:
     ends += [step.start_ms + step.duration_ms for step in rank.steps]
     ends += [point.at_ms for point in rank.busy_over_time] + [point.at_ms for point in rank.memory]
     starts = [stage.start_ms for stage in rank.stages] + [point.at_ms for point in rank.busy_over_time]
-    low = min([0.0, *starts])
-    return _Scale(low=low, high=max(ends)) if ends and max(ends) > low else None
+    return _scale(min([0.0, *starts]), max(ends)) if ends and units.drawable(*starts, *ends) else None
 
 
 def _stage_lanes(rank: RankReport, scale: _Scale) -> list[Lane]:
@@ -272,18 +280,15 @@ def _area(points: Sequence[tuple[float, float]]) -> str:
     """A stepped area in 1000 x 100: each value holds until the next place."""
     steps = [f"M{points[0][0] * 10:g} {_AREA_HEIGHT:g}"]
     for at, value in points:
-        steps.append(f"H{round(at * 10, 1):g}V{round((1 - min(max(value, 0.0), 1.0)) * _AREA_HEIGHT, 1):g}")
+        steps.append(f"H{round(at * 10, 1):g}V{round((1 - units.clamped(value)) * _AREA_HEIGHT, 1):g}")
     return "".join(steps) + f"H1000V{_AREA_HEIGHT:g}Z"
 
 
 def _timeline_summary(rank: RankReport) -> str:
-    busy = (
-        f"GPU busy {units.share(rank.gpu.busy_ratio)} of {units.duration(rank.gpu.span_ms)}"
-        if rank.gpu
-        else ""
-    )
-    stages = units.counted(len(rank.stages), "stage")
-    return f"{stages}, {units.counted(len(rank.steps), 'step')}. {busy}. The tables have the numbers."
+    parts = [units.counted(len(rank.stages), "stage"), units.counted(len(rank.steps), "step")]
+    if rank.gpu is not None:
+        parts.append(f"GPU busy {units.share(rank.gpu.busy_ratio)} of {units.duration(rank.gpu.span_ms)}")
+    return f"{', '.join(parts)}. The tables have the numbers."
 
 
 def _timeline_readings(rank: RankReport, scale: _Scale) -> tuple[Reading, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
@@ -12,10 +13,10 @@ from stepscope.render import rank_tables, units
 from stepscope.render.names import sentence, shorten, shorten_kernels, shorten_path, visible
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
-_KERNEL_WIDTH = 64
+_KERNEL_WIDTH = 50
 _LONGEST_NAME = 700
 _LONGEST_PATH = 1500
-_SOURCE_WIDTH = 60
+_SOURCE_WIDTH = 56
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +112,18 @@ def _cell(column: Column, value: Value) -> Cell:
         return _source_cell(value if isinstance(value, Source) else None)
     if column.kind.numeric:
         number = value if isinstance(value, int | float) else None
-        bar = min(max(number, 0.0), 1.0) * 100 if column.kind is Kind.SHARE and number is not None else None
-        return Cell(
-            text=text, sort="" if number is None else repr(number), numeric=True, css="number", bar=bar
-        )
+        css = "number" if column.kind is not Kind.SHARE else "number with-bar"
+        bar = units.clamped(number) * 100 if column.kind is Kind.SHARE and number is not None else None
+        return Cell(text=text, sort=_sort_key(number), numeric=True, css=css, bar=bar)
     short = sentence(text)
     return Cell(text=short, sort=short.lower(), code=column.kind is Kind.CODE)
+
+
+def _sort_key(number: float | None) -> str:
+    """What the script compares: whole numbers exactly, others to eight digits, nothing for nothing."""
+    if number is None or not math.isfinite(number):
+        return ""
+    return str(number) if isinstance(number, int) else f"{number:.8g}"
 
 
 def _source_cell(source: Source | None) -> Cell:

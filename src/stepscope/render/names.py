@@ -62,9 +62,13 @@ def sentence(text: str, limit: int = 500) -> str:
 
 
 def shorten_path(path: str, width: int) -> str:
-    """A path in at most ``width`` cells: its end is what tells files apart."""
+    """A path in at most ``width`` cells: its end tells files apart, from a slash on if one is near."""
     text = visible(path)
-    return text if cell_len(text) <= width else ELLIPSIS + _last_cells(text, width - 1)
+    if cell_len(text) <= width:
+        return text
+    kept = _last_cells(text, width - 1)
+    slash = kept.find("/")
+    return ELLIPSIS + (kept[slash:] if 0 <= slash <= len(kept) // 2 else kept)
 
 
 def shorten_kernels(names: Sequence[str], width: int) -> list[str]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from stepscope.render.names import visible
 from stepscope.render.tables import Table, cell_text
 
 
@@ -29,15 +35,28 @@ class PageTable:
 
 
 def render_page(template: str, **values: object) -> str:
-    """A template of ``render/templates`` with every value escaped; a value it lacks is an error."""
+    """A template of ``render/templates`` with every value escaped; a value it lacks is an error.
+
+    The page's policy admits its own style by hash and nothing else: no script, nothing loaded or sent.
+    """
+    css = files("stepscope.render").joinpath("templates/page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     environment = Environment(
         loader=PackageLoader("stepscope.render"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_finalize,
     )
-    return environment.get_template(template).render(**values)
+    page = environment.get_template(template)
+    return page.render(policy=policy, css=Markup(css), **values) + "\n"  # noqa: S704 (our own file)
+
+
+def _finalize(value: Any) -> Any:
+    """Text is made visible before it is written; markup is our own."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def page_table(table: Table, anchor: str = "") -> PageTable:

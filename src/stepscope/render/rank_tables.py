@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.render.tables import Column, Kind, Table, build
@@ -83,6 +84,13 @@ _FINDINGS = (
     Column(key="remedy", title="remedy"),
     Column(key="source", title="source", kind=Kind.SOURCE),
 )
+_ANNOTATIONS = (
+    Column(key="name", title="range", kind=Kind.CODE),
+    Column(key="count", title="count", kind=Kind.COUNT),
+    Column(key="host_ms", title="host ms", kind=Kind.MS),
+    Column(key="kernel_count", title="kernels", kind=Kind.COUNT),
+    Column(key="gpu_busy_ms", title="busy ms", kind=Kind.MS),
+)
 _BUSY = (
     Column(key="at_ms", title="at ms", kind=Kind.MS),
     Column(key="busy_ratio", title="GPU busy", kind=Kind.SHARE),
@@ -100,6 +108,14 @@ IDLE_WORDS = {
 """Idle causes in words; an unknown cause is shown as it is."""
 
 
+_Number = TypeVar("_Number", int, float)
+
+
+def _of_gpu(rank: RankReport, value: _Number) -> _Number | None:
+    """A number about the GPU; not known where the trace has no GPU events."""
+    return value if rank.gpu is not None else None
+
+
 def rank_stages(rank: RankReport) -> Table:
     """Stages as the trace shows them."""
     rows = (
@@ -109,10 +125,10 @@ def rank_stages(rank: RankReport) -> Table:
             stage.start_ms,
             stage.duration_ms,
             stage.share,
-            stage.gpu_busy_ms,
-            stage.idle_ms,
+            _of_gpu(rank, stage.gpu_busy_ms),
+            _of_gpu(rank, stage.idle_ms),
             stage.bound_by,
-            stage.kernel_count,
+            _of_gpu(rank, stage.kernel_count),
             stage.launch_count or None,
             stage.tflop,
             stage.tflop_per_s,
@@ -133,8 +149,8 @@ def rank_steps(rank: RankReport) -> Table:
             step.stage_index,
             step.start_ms,
             step.duration_ms,
-            step.gpu_busy_ms,
-            step.kernel_count,
+            _of_gpu(rank, step.gpu_busy_ms),
+            _of_gpu(rank, step.kernel_count),
             step.forwards or None,
             step.inferred,
             step.outlier,
@@ -199,6 +215,21 @@ def rank_idle(rank: RankReport) -> Table:
     causes = rank.gpu.idle_causes if rank.gpu else ()
     rows = ((IDLE_WORDS.get(row.cause, row.cause), row.total_ms, row.share) for row in causes)
     return build("idle", "Why the GPU was idle", _IDLE, rows)
+
+
+def rank_annotations(rank: RankReport) -> Table:
+    """Named ranges that the recorder was given."""
+    rows = (
+        (
+            row.name,
+            row.count,
+            row.host_ms,
+            _of_gpu(rank, row.kernel_count),
+            _of_gpu(rank, row.gpu_busy_ms),
+        )
+        for row in rank.annotations
+    )
+    return build("annotations", "Recorded ranges", _ANNOTATIONS, rows)
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:

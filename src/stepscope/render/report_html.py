@@ -20,7 +20,7 @@ from markupsafe import Markup
 from stepscope import __version__
 from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import rank_tables, report_tables, run_tables, units
-from stepscope.render.answer import answer, next_commands, ordered_findings
+from stepscope.render.answer import answer, next_commands, ordered_findings, run_name
 from stepscope.render.html_charts import Chart, Reading, rank_timeline, run_waterfall, step_bars
 from stepscope.render.html_tables import HtmlTable, file_link, html_table, kernel_table, tables_with_rows
 from stepscope.render.names import sentence, visible
@@ -85,7 +85,7 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
     tables = [make(run) for make in _RUN_TABLES]
     return Section(
         id=prefix,
-        title=f"Run {sentence(run.request_id, 60)}" + (f", rank {run.rank}" if run.rank else ""),
+        title=f"Run {sentence(run_name(run), 60)}" + (f", rank {run.rank}" if run.rank else ""),
         note=f"{sentence(run.producer, 60)}: {sentence(run.path or '', 200)}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows([html_table(table, prefix=prefix) for table in tables]),
@@ -102,6 +102,7 @@ def _rank_section(rank: RankReport, prefix: str, kernel_rows: int) -> Section:
         kernel_table(rank, prefix=prefix, limit=kernel_rows),
         html_table(rank_tables.rank_transfers(rank), prefix=prefix, limit=100),
         html_table(rank_tables.rank_idle(rank), prefix=prefix),
+        html_table(rank_tables.rank_annotations(rank), prefix=prefix, limit=100),
     ]
     kernels = units.counted(rank.gpu.kernel_count, "kernel") if rank.gpu else "no GPU events"
     if rank.attributed_share is not None:

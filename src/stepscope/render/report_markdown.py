@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import rank_tables, report_tables, run_tables, units
-from stepscope.render.answer import answer, finding_place, next_commands, ordered_findings
+from stepscope.render.answer import answer, finding_place, next_commands, ordered_findings, run_name
 from stepscope.render.names import shorten, shorten_kernels, visible
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
@@ -58,7 +58,7 @@ def _finding_sentence(finding: Finding) -> str:
     where = f" at {code(place)}" if place else ""
     return (
         f"{prose(finding.title)} ({cost}, {code(finding.id)}){where}. "
-        f"Seen: {prose(finding.evidence)} Do: {prose(finding.remedy)}"
+        f"Seen: {prose(finding.evidence.rstrip('. '))}. Do: {prose(finding.remedy)}"
     )
 
 
@@ -70,7 +70,7 @@ def _overview(report: Report) -> Iterator[str]:
 
 
 def _run(run: RunSummary, *, several: bool) -> Iterator[str]:
-    name = f"run {run.request_id}: " if several else ""
+    name = f"run {run_name(run)}: " if several else ""
     yield from _folded(f"{name}stages of the run", run_tables.run_stages(run))
     yield from _folded(f"{name}steps of the run", run_tables.run_steps(run), limit=_STEP_ROWS)
     yield from _folded(f"{name}outside the call", run_tables.run_outside(run))
@@ -81,13 +81,14 @@ def _rank(rank: RankReport, *, several: bool) -> Iterator[str]:
     name = f"rank {rank.rank}: " if several else ""
     yield from _folded(f"{name}stages in the trace", rank_tables.rank_stages(rank))
     yield from _folded(f"{name}steps in the trace", rank_tables.rank_steps(rank), limit=_STEP_ROWS)
-    yield from _folded(f"{name}kernel categories", rank_tables.rank_categories(rank))
+    yield from _folded(f"{name}GPU time by category", rank_tables.rank_categories(rank))
     kernels = rank_tables.rank_kernels(rank).pick(
         "name", "category", "total_ms", "share", "count", "mean_us", "source"
     )
     yield from _folded(f"{name}kernels", kernels, limit=_KERNEL_ROWS)
     yield from _folded(f"{name}transfers", rank_tables.rank_transfers(rank), limit=_TRANSFER_ROWS)
     yield from _folded(f"{name}why the GPU was idle", rank_tables.rank_idle(rank))
+    yield from _folded(f"{name}recorded ranges", rank_tables.rank_annotations(rank), limit=_TRANSFER_ROWS)
     if rank.findings:
         yield from _opened(f"{name}findings")
         for finding in ordered_findings(rank.findings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepscope.analyse.results import Report
+from stepscope.render.answer import run_name
 from stepscope.render.tables import Column, Kind, Table, build
 
 _RUNS = (
@@ -49,7 +50,7 @@ def runs_table(report: Report) -> Table:
         steps = run.step_statistics
         rows.append(
             (
-                run.request_id,
+                run_name(run),
                 run.rank,
                 run.trust.ok,
                 run.total_ms,

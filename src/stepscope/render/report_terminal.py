@@ -24,6 +24,7 @@ from stepscope.render.answer import (
     finding_place,
     next_commands,
     ordered_findings,
+    run_name,
 )
 from stepscope.render.names import sentence, shorten_path, visible
 from stepscope.render.wrapping import wrap_command
@@ -183,7 +184,7 @@ def _overview(report: Report, width: int) -> list[RenderableType]:
 
 
 def _run_section(run: RunSummary, width: int, *, several: bool) -> list[RenderableType]:
-    title = f"Run {run.request_id}" if several else "Stages of the run"
+    title = f"Run {run_name(run)}" if several else "Stages of the run"
     parts = [*_heading(f"{title} ({run.producer})"), tables.run_stages(run, width)]
     if run.outside:
         outside = ", ".join(
@@ -210,9 +211,11 @@ def _rank_section(rank: RankReport, width: int, *, several: bool) -> list[Render
     if rank.gpu and rank.gpu.idle_causes:
         parts += [*_heading(f"{name}Why the GPU was idle"), tables.rank_idle(rank, width)]
     if rank.categories:
-        parts += [*_heading(f"{name}Kernel categories"), tables.rank_categories(rank, width)]
+        parts += [*_heading(f"{name}GPU time by category"), tables.rank_categories(rank, width)]
     if rank.kernels:
         parts += [*_heading(f"{name}{tables.kernel_title(rank)}"), tables.rank_kernels(rank, width)]
+    if rank.annotations:
+        parts += [*_heading(f"{name}Recorded ranges"), tables.rank_annotations(rank, width)]
     if rank.transfers:
         parts += [*_heading(f"{name}Transfers"), tables.rank_transfers(rank, width)]
     return parts + _findings(rank, name)

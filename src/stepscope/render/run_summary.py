@@ -77,7 +77,7 @@ def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     shares = [stage.share for stage in summary.stages]
     parts: list[RenderableType] = [_verdict(summary), _facts(summary, run), Text()]
     if summary.stages:
-        parts += [grid(stages, Layout(flexible="name", optional=("inferred_ms",)), width, shares), Text()]
+        parts += [grid(stages, Layout(optional=("inferred_ms", "host_ms")), width, shares), Text()]
     if run.transfers:
         transfers = build("transfers", "Transfers", _TRANSFERS, map(_transfer_row, run.transfers))
         parts += [grid(transfers, Layout(flexible="component"), width), Text()]
@@ -214,10 +214,12 @@ def file_lines(run: Run, files: RunFiles) -> str:
     ]
     lines += [f"Saved profiler traces to: {trace.path}" for trace in run.traces]
     to_read = [trace.path for trace in run.traces]
-    for path, said in ((files.perf_dump, "Metrics dumped to"), (files.run_directory, "Saved run to")):
-        if path is not None:
-            lines.append(f"{said}: {path.resolve()}")
-            to_read.append(str(path.resolve()))
+    if files.perf_dump is not None:
+        lines.append(f"Metrics dumped to: {files.perf_dump.resolve()}")
+        to_read.append(str(files.perf_dump.resolve()))
+    if files.run_directory is not None:
+        lines.append(f"Saved run to: {files.run_directory.resolve()}")
+        to_read = [str(files.run_directory.resolve())]
     if to_read:
-        lines.append(f"Next: stepscope report {shlex.quote(to_read[0])}")
+        lines.append(f"Next: stepscope report {' '.join(map(shlex.quote, to_read))}")
     return "".join(f"{visible(line)}\n" for line in lines)

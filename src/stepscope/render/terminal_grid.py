@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.table import Table as Grid
 from rich.text import Text
 
+from stepscope.render import units
 from stepscope.render.names import shorten, shorten_path
 from stepscope.render.tables import Kind, Table, cell_text
 
@@ -116,7 +117,7 @@ def _fitting(table: Table, layout: Layout, width: int) -> Table:
 
 def bar(share: float) -> str:
     """A share of 0 to 1 as a bar, to an eighth of a cell."""
-    eighths = round(min(max(share, 0.0), 1.0) * _BAR_CELLS * 8)
+    eighths = round(units.clamped(share) * _BAR_CELLS * 8)
     whole, part = divmod(max(eighths, 1 if share > 0 else 0), 8)
     return _PARTS_OF_A_CELL[-1] * whole + (_PARTS_OF_A_CELL[part - 1] if part else "")
 
@@ -124,7 +125,7 @@ def bar(share: float) -> str:
 def spark(values_ms: Sequence[float]) -> str:
     """Durations as columns from zero up to the longest."""
     longest = max(values_ms, default=0.0)
-    if longest <= 0:
+    if not units.drawable(*values_ms) or longest <= 0:
         return ""
     top = len(_SPARK) - 1
     return "".join(_SPARK[round(max(value, 0.0) / longest * top)] for value in values_ms)

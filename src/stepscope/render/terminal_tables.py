@@ -171,6 +171,11 @@ def _kernel_detail(row: KernelRow, room: int) -> str:
     return category + shorten_path(row.source.file, left - cell_len(place)) + place
 
 
+def rank_annotations(rank: RankReport, width: int) -> Grid:
+    """The first of the named ranges in the trace."""
+    return grid(rank_tables.rank_annotations(rank).head(_TOP_TRANSFERS), Layout(flexible="name"), width)
+
+
 def rank_transfers(rank: RankReport, width: int) -> Grid:
     """The largest rows of the ledger of copies."""
     keys = ("kind", "pinned", "bytes", "count", "total_ms", "gb_per_s", "exposed_ms", "stage", "source")

@@ -10,6 +10,7 @@ import math
 
 NOT_KNOWN = "–"
 _SECONDS_FROM_MS = 10_000.0  # above this a reader thinks in seconds
+_ABSURD = 1e12  # from here on the digits say nothing and would burst a column
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -18,6 +19,8 @@ def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return NOT_KNOWN
     magnitude = abs(value)
+    if magnitude >= _ABSURD:
+        return f"{value:.3g}"
     if magnitude >= 999.95:
         return f"{value:,.0f}" if magnitude >= 9_999.5 else f"{value:,.1f}"
     if magnitude >= 9.995:
@@ -44,7 +47,7 @@ def duration(value_ms: float | None) -> str:
     if value_ms is None or not math.isfinite(value_ms):
         return NOT_KNOWN
     if abs(value_ms) >= _SECONDS_FROM_MS:
-        return f"{value_ms / 1e3:,.2f} s"
+        return f"{value_ms / 1e3:,.2f} s" if abs(value_ms) < _ABSURD else f"{value_ms / 1e3:.3g} s"
     if 0 < abs(value_ms) < 0.1:
         return f"{number(value_ms * 1e3)} µs"
     return f"{number(value_ms)} ms"
@@ -61,7 +64,19 @@ def share(value: float | None) -> str:
         return NOT_KNOWN
     if 0 < value < 0.0005:
         return "<0.1 %"
+    if abs(value) >= _ABSURD:
+        return f"{value * 100:.3g} %"
     return f"{value * 100:,.1f} %"
+
+
+def clamped(value: float | None) -> float:
+    """A share for drawing: from 0 to 1, and 0 where it is not known."""
+    return min(max(value, 0.0), 1.0) if value is not None and math.isfinite(value) else 0.0
+
+
+def drawable(*values: float) -> bool:
+    """Whether numbers can stand on an axis."""
+    return all(abs(value) < _ABSURD for value in values)
 
 
 def ratio(value: float | None) -> str:
@@ -117,6 +132,8 @@ def signed_milliseconds(value_ms: float | None) -> str:
     """A difference of durations for a table cell, with its sign and without its unit."""
     if value_ms is None or not math.isfinite(value_ms):
         return NOT_KNOWN
+    if 0 < abs(value_ms) < 0.0005:
+        return "+0.000" if value_ms > 0 else "-0.000"
     return f"+{number(value_ms)}" if value_ms > 0 else number(value_ms)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,13 +17,14 @@ from stepscope.analyse.compare_results import (
 )
 from stepscope.analyse.results import RankReport
 from stepscope.analyse.summarise import summarise
-from stepscope.model.errors import UnreadableInputError, UsageError
+from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
+from stepscope.record.open import TRACE_KINDS, InputKind, recognise
 from stepscope.record.perf_dump_reader import read_perf_dumps
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
-from stepscope.session.trace_reports import TraceReports, report_trace
+from stepscope.session.report import files_below, report_ranks
 
-_TRACE_SUFFIXES = (".trace.json", ".trace.json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep")
-_SNIFFED_BYTES = 1 << 18  # traceEvents comes after the header and the device properties
+TraceReports = Callable[[Path], Sequence[RankReport]]
+"""The report of each rank in a trace file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,20 @@ class LoadedRun:
     ranks: tuple[RankReport, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSide:
+    """Repeated runs of one thing, under the name that results give it."""
+
+    label: str
+    runs: tuple[LoadedRun, ...]
+
+
 def compare_files(
     base: Sequence[Path],
     news: Sequence[Sequence[Path]],
     *,
     anyway: bool = False,
-    read_trace: TraceReports = report_trace,
+    read_trace: TraceReports = report_ranks,
 ) -> CompareReport:
     """Compare every new side with the base; the paths of a side are repeated runs of one thing.
 
@@ -50,19 +58,46 @@ def compare_files(
         UsageError: the runs are unlike, and ``anyway`` was not given.
 
     """
-    left = [run for path in base for run in load_runs(path, read_trace)]
-    labels = _labels([list(base), *(list(paths) for paths in news)])
-    base_cohort = _cohort(labels[0], left)
-    comparisons = []
-    for label, paths in zip(labels[1:], news, strict=True):
-        right = [run for path in paths for run in load_runs(path, read_trace)]
-        result = _with_details(compare(base_cohort, _cohort(label, right)), left, right)
-        comparisons.append(result if anyway else withhold_verdicts(result, side_of(base_cohort)))
-    if not anyway:
-        _refuse_unlike(comparisons)
+    paths = [list(base), *(list(side) for side in news)]
+    sides = [
+        load_side(label, side, read_trace=read_trace)
+        for label, side in zip(_labels(paths), paths, strict=True)
+    ]
+    report = compare_sides(sides[0], sides[1:])
+    if anyway:
+        return report
+    _refuse_unlike(report.comparisons)
+    return without_untrusted_verdicts(report)
+
+
+def load_side(label: str, paths: Sequence[Path], *, read_trace: TraceReports = report_ranks) -> LoadedSide:
+    """Every run in the paths of one side.
+
+    Raises:
+        UnreadableInputError: a path is no dump, run folder or trace.
+        UsageError: there is no run in them.
+
+    """
+    runs = tuple(run for path in paths for run in load_runs(path, read_trace))
+    if not runs:
+        raise UsageError(f"{label} holds no run.", remedy="Give at least one perf dump or trace a side.")
+    return LoadedSide(label=label, runs=runs)
+
+
+def compare_sides(base: LoadedSide, news: Sequence[LoadedSide]) -> CompareReport:
+    """Every new side against the base, with kernels and outputs where the runs have them."""
+    cohort = _cohort(base)
     return CompareReport(
-        schema_version=COMPARE_SCHEMA_VERSION, base=side_of(base_cohort), comparisons=tuple(comparisons)
+        schema_version=COMPARE_SCHEMA_VERSION,
+        base=side_of(cohort),
+        comparisons=tuple(_with_details(compare(cohort, _cohort(new)), base.runs, new.runs) for new in news),
     )
+
+
+def without_untrusted_verdicts(report: CompareReport) -> CompareReport:
+    """The report with no verdict on times wherever a run's numbers are untrusted."""
+    comparisons = (withhold_verdicts(each, report.base) for each in report.comparisons)
+    return replace(report, comparisons=tuple(comparisons))
 
 
 def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
@@ -75,7 +110,7 @@ def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     """The runs of a file or a folder: a folder holds one or several runs with their traces."""
     if path.is_dir():
         return _from_folder(path, read_trace)
-    if is_trace(path):
+    if path.is_file() and recognise(path) in TRACE_KINDS:
         return (_from_trace(path, read_trace),)
     return tuple(
         LoadedRun(
@@ -86,32 +121,28 @@ def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     )
 
 
-def is_trace(path: Path) -> bool:
-    """Whether a file is a trace rather than a dump, by its name or else its beginning."""
-    if path.name.endswith(_TRACE_SUFFIXES):
-        return True
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(_SNIFFED_BYTES)
-        if head.startswith(b"\x1f\x8b"):
-            with gzip.open(path) as stream:
-                head = stream.read(_SNIFFED_BYTES)
-    except (OSError, EOFError):
-        return False  # the dump reader says what is wrong
-    return b'"traceEvents"' in head or head.startswith(b"SQLite format 3\0")
-
-
 def _from_folder(folder: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
-    dumps = sorted(path for path in folder.glob("*.json") if path.name.startswith("perf"))
-    traces = sorted(path for path in folder.rglob("*") if path.name.endswith(_TRACE_SUFFIXES))
-    if not dumps:
+    """The dumps below a folder are its runs; its first trace, if any, goes with the first of them."""
+    kinds = {path: kind for path in files_below(folder) if (kind := _kind(path)) is not None}
+    dumps = [path for path, kind in kinds.items() if kind is InputKind.PERF_DUMP]
+    traces = [path for path, kind in kinds.items() if kind in TRACE_KINDS]
+    if not dumps and not traces:
         raise UnreadableInputError(
-            f"{folder} holds no perf dump (perf.json).",
+            f"{folder} holds no perf dump and no trace.",
             remedy="Give a folder written with --run-dir, or the files themselves.",
         )
+    if not dumps:
+        return tuple(_from_trace(path, read_trace) for path in traces)
     runs = [run for path in dumps for run in load_runs(path, read_trace)]
     ranks = tuple(rank for path in traces[:1] for rank in read_trace(path))
     return (replace(runs[0], ranks=ranks), *runs[1:])
+
+
+def _kind(path: Path) -> InputKind | None:
+    try:
+        return recognise(path)
+    except StepscopeError:
+        return None
 
 
 def _from_trace(path: Path, read_trace: TraceReports) -> LoadedRun:
@@ -121,10 +152,8 @@ def _from_trace(path: Path, read_trace: TraceReports) -> LoadedRun:
     return LoadedRun(observation=observe_trace(ranks[0]), ranks=ranks)
 
 
-def _cohort(label: str, runs: Sequence[LoadedRun]) -> Cohort:
-    if not runs:
-        raise UsageError(f"{label} holds no run.", remedy="Give at least one perf dump or trace a side.")
-    return Cohort(label=label, runs=tuple(run.observation for run in runs))
+def _cohort(side: LoadedSide) -> Cohort:
+    return Cohort(label=side.label, runs=tuple(run.observation for run in side.runs))
 
 
 def _with_details(

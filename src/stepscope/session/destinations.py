@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stepscope.model.errors import UsageError
 from stepscope.record.atomic import check_writable
 from stepscope.record.perf_dump import numbered
 from stepscope.record.run_record import RUN_FILE
@@ -32,7 +33,12 @@ class Destinations:
     run: Path | None
 
     def check(self) -> None:
-        """Raise RunFailedError if any of them cannot be written."""
+        """Raise RunFailedError if any of them cannot be written, UsageError if the dump's is a folder."""
+        if self.perf_dump is not None and self.perf_dump.is_dir():
+            raise UsageError(
+                f"--perf-dump-path {self.perf_dump} is a folder.",
+                remedy=f"Try {self.perf_dump / 'perf.json'}.",
+            )
         dump_directory = None if self.perf_dump is None else self.perf_dump.parent
         for directory in (self.run, self.traces, self.outputs, dump_directory):
             if directory is not None:
@@ -52,7 +58,7 @@ def destinations(
     dump = options.perf_dump_path
     return Destinations(
         traces=traces,
-        outputs=outputs,
+        outputs=None if outputs is None else outputs.absolute(),
         perf_dump=None if dump is None else numbered(dump, number),
         run=run,
     )

@@ -15,7 +15,7 @@ from stepscope.model.dump import PerfDump
 from stepscope.record.budget_reader import read_budgets
 from stepscope.record.json_lines import append_line, read_lines
 from stepscope.record.perf_dump_reader import read_perf_dumps
-from stepscope.session.trace_reports import TraceReports, report_trace
+from stepscope.session.report import report_ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class GateOptions:
     record: bool = False  # add the runs to the history
 
 
-def run_gate(options: GateOptions, *, read_trace: TraceReports = report_trace) -> GateReport:
+def run_gate(options: GateOptions) -> GateReport:
     """Hold every run in the dumps against the budgets.
 
     Raises:
@@ -39,7 +39,7 @@ def run_gate(options: GateOptions, *, read_trace: TraceReports = report_trace) -
     """
     budgets = _with_baseline(read_budgets(options.budget), options.history)
     history = read_lines(options.history, HistoryEntry) if options.history else ()
-    ranks = [rank for path in options.traces for rank in read_trace(path)]
+    ranks = [rank for path in options.traces for rank in report_ranks(path)]
     results = []
     for path in options.dumps:
         for dump in read_perf_dumps(path):

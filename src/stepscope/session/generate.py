@@ -12,14 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
+<<<<<<< HEAD
 from stepscope.capture.nvtx_marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Warmup
+=======
+from stepscope.model.run import Environment, OutsideRun, Run, Warmup
+>>>>>>> main
 from stepscope.model.vocabulary import Outside
+from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
 from stepscope.session.nvtx import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
+from stepscope.session.trace_size import expected_size
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
 from stepscope.workload.describe import describe
@@ -35,8 +41,11 @@ class _Session:
     loaded: Loaded
     environment: Environment
     listener: Listener
+<<<<<<< HEAD
     loading: OutsideRun
     nvtx: NvtxRequest | None = None
+=======
+>>>>>>> main
 
 
 def generate(
@@ -60,21 +69,39 @@ def generate(
     nvtx = requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
+    loading = _outside(Outside.MODEL_LOADING, begin)
+    return generate_with(loaded, options, listener, loading=loading, finished=finished)
+
+
+def generate_with(
+    loaded: Loaded,
+    options: GenerateOptions,
+    listener: Listener,
+    *,
+    loading: OutsideRun | None = None,
+    finished: Callable[[GenerateResult], None] = lambda _: None,
+) -> tuple[GenerateResult, ...]:
+    """``generate`` with a pipeline that is loaded already; ``options.load`` is not looked at."""
+    destinations(options, 0).check()
     session = _Session(
         options=options,
         loaded=loaded,
-        environment=read_environment(loaded.device),
+        environment=replace(read_environment(loaded.device), commit=commit_here()),
         listener=listener,
+<<<<<<< HEAD
         loading=_outside(Outside.MODEL_LOADING, begin),
         nvtx=nvtx,
+=======
+>>>>>>> main
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
     _show_bars(loaded.pipeline, shown=options.show_progress)
     warmup, outside = _warm_up(session)
+    before = outside if loading is None else (loading, *outside)
     results: list[GenerateResult] = []
     for number in range(len(options.requests)):
-        around = (session.loading, *outside) if number == 0 else ()
+        around = before if number == 0 else ()
         results.append(_run(session, number, warmup, around))
         finished(results[-1])
         if results[-1].error is not None:
@@ -90,6 +117,7 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
         said_no = options.enabled is False
         return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
     begin = time.perf_counter_ns()
+    runs: list[Run] = []
     warmup = warm_up(
         session.loaded,
         session.options.requests[0],
@@ -97,8 +125,21 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
         steps=options.steps,
         at_most=options.at_most,
         about_to_run=session.listener.warming_up,
+        seen=runs.append,
     )
-    return warmup, (_outside(Outside.WARMUP, begin),)
+    outside = _outside(Outside.WARMUP, begin)
+    _say_size(session, runs[-1])
+    return warmup, (outside,)
+
+
+def _say_size(session: _Session, warmup_run: Run) -> None:
+    """Before a long trace is recorded, say what it will take."""
+    profile, request, loaded = session.options.profile, session.options.requests[0], session.loaded
+    if profile is None or not (profile.all_stages or profile.steps == -1):
+        return
+    said = expected_size(loaded, warmup_run, request.steps or loaded.defaults.steps)
+    if said is not None:
+        session.listener.warning(said)
 
 
 def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideRun, ...]) -> GenerateResult:
@@ -124,6 +165,7 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
         run = replace(
             observed.run,
             warmup=warmup,
+            incomplete_reason=_where_it_ended(observed.run),
             outside=(*outside, *observed.run.outside),
             warnings=(*loaded.notes, *observed.run.warnings),
         )
@@ -145,6 +187,7 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         yield None
         return
     places.check()
+    places.traces.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".stepscope-", dir=places.traces) as folder:
         yield Path(folder)
 
@@ -154,6 +197,17 @@ def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceReque
     if profile is None or scratch is None:
         return None
     return TraceRequest(steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch)
+
+
+def _where_it_ended(run: Run) -> str | None:
+    """Why a run is incomplete, with the stage and step that it had reached."""
+    if run.incomplete_reason is None or not run.stages:
+        return run.incomplete_reason
+    stage = run.stages[-1]
+    step = run.steps[-1] if run.steps else None
+    in_step = step is not None and step.stage_index == stage.stage_index
+    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
+    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
 
 
 def _show_bars(pipeline: Any, *, shown: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.analyse.reconcile import reconcile
-from stepscope.model.errors import StepscopeError
+from stepscope.model.errors import RunFailedError, StepscopeError
 from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
 from stepscope.model.vocabulary import Outside
 from stepscope.record.atomic import keep_existing
@@ -20,7 +20,7 @@ from stepscope.record.run_record import RUN_FILE, write_run
 from stepscope.record.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
-from stepscope.session.observe import ObservedCall, RawTrace
+from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
 from stepscope.workload.request import Loaded
@@ -35,7 +35,7 @@ class _Kept:
     """What has been written of a run so far, and what could not be."""
 
     run: Run
-    failures: list[StepscopeError] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
 
     def add(self, **fields: Any) -> None:
         """Append to tuples of the run: ``outside``, ``outputs``, ``traces``, ``warnings``."""
@@ -48,9 +48,9 @@ class _Kept:
         begin = time.perf_counter_ns()
         try:
             yield
-        except StepscopeError as error:
+        except (StepscopeError, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
             self.failures.append(error)
-            self.add(warnings=(str(error),))
+            self.add(warnings=(str(error) or "interrupted while a file was written",))
         if outside is not None:
             end = time.perf_counter_ns()
             self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))
@@ -74,11 +74,9 @@ def keep(finished: Finished) -> GenerateResult:
     if observed.error is None:
         with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
             _keep_outputs(kept, finished)
-    if observed.raw_trace is not None and places.traces is not None:
+    if places.traces is not None:
         with kept.guarded(Outside.TRACE_EXPORT):
-            kept.add(traces=(_keep_trace(observed.raw_trace, kept.run, places.traces),))
-    elif places.traces is not None:
-        kept.add(warnings=("no trace was written: the run ended before a step was recorded",))
+            kept.add(traces=(_keep_trace(observed, kept.run, places.traces),))
     dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
@@ -114,7 +112,18 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
     return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
 
 
-def _keep_trace(raw: RawTrace, run: Run, directory: Path) -> TraceWindow:
+def _keep_trace(observed: ObservedCall, run: Run, directory: Path) -> TraceWindow:
+    raw = observed.raw_trace
+    if raw is None:
+        reason = next(
+            (text for text in run.warnings if "trace" in text), "it ended before a step was recorded"
+        )
+        raise RunFailedError(f"the run has no trace: {reason}.")
+    if not raw.path.exists():  # Kineto writes from C++ and says nothing when it cannot
+        raise RunFailedError(
+            f"torch.profiler could not write its export beside the trace, in {directory}.",
+            remedy="The disk is most likely full: free some space or choose another --profile-dir.",
+        )
     content = TraceContent(
         steps=raw.steps,
         asked=raw.request.steps,

@@ -129,7 +129,9 @@ def observing(
             observation.keep(_observed(progress.finish(None, result), identity))
             return result
 
-        with Watch(pipeline, handle):
+        watch = Watch(pipeline, handle)
+        del pipeline  # a session does not keep it alive
+        with watch:
             yield observation
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from stepscope.capture.state import preserved_state
-from stepscope.model.run import Environment, Warmup
+from stepscope.model.run import Environment, Run, Warmup
 from stepscope.session.observe import ObserveOptions, observe_call
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.describe import describe
@@ -22,17 +22,20 @@ def warm_up(
     steps: int,
     at_most: int,
     about_to_run: Callable[[int, int], None],
+    seen: Callable[[Run], None] = lambda _: None,
 ) -> Warmup:
     """Run ``request`` with ``steps`` steps, again while compilation, tuning or allocator growth is seen.
 
     The generators are the warm-up's own, and the global random state is put back, so that the measured call
-    gives the bits it would have given without. An exception of the pipeline goes on.
+    gives the bits it would have given without. An exception of the pipeline goes on. ``seen`` is given each
+    of the runs.
+
     """
     short = replace(request, steps=steps)
     durations: list[int] = []
     unsteady: tuple[str, ...] = ()
     with preserved_state(loaded.pipeline):
-        while len(durations) < at_most:
+        while True:
             about_to_run(len(durations), at_most)
             arguments = call_arguments(loaded.pipeline, short, loaded.defaults)
             begin = time.perf_counter_ns()
@@ -47,8 +50,9 @@ def warm_up(
             durations.append(time.perf_counter_ns() - begin)
             if observed.error is not None:
                 raise observed.error
+            seen(observed.run)
             unsteady = observed.unsteady
-            if not unsteady:
+            if not unsteady or len(durations) >= at_most:
                 break
     return Warmup(
         requests=len(durations),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.model.errors import UsageError
+from stepscope.workload.placement import choose_device
 from stepscope.workload.presets.spec import GenerationDefaults
 
 NO_NEGATIVE = " "
@@ -31,6 +32,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Fields of a request that are passed on as they are, and what pipelines call them, first match."""
+
+IMAGE_PARAMETERS = ("image", "images")
 
 SPELLING = {
     "steps": "--num-inference-steps",
@@ -75,8 +78,9 @@ class _Call:
         """Pass ``value`` under the first of ``candidates`` that the pipeline takes; UsageError if none."""
         parameter = next((candidate for candidate in candidates if candidate in self.takes), None)
         if parameter is None:
-            flag = SPELLING.get(name, "--" + name.replace("_", "-"))
-            raise UsageError(f"{type(self.pipeline).__name__} takes no {flag}.", remedy=self.accepted())
+            raise UsageError(
+                f"{type(self.pipeline).__name__} takes no {_flag(name)}.", remedy=self.accepted()
+            )
         self.arguments[parameter] = value
 
     def accepted(self) -> str:
@@ -102,10 +106,12 @@ def call_arguments(
         UsageError: the pipeline has no parameter for something asked, or requires one that was not given.
 
     """
+    _check_counts(request)
     defaults = defaults or GenerationDefaults()
     call = _Call(pipeline, parameters(pipeline))
     asked = _with_defaults(request, defaults)
-    call.put("prompt", ("prompt",), request.prompt)
+    if request.prompt or "prompt" in call.takes:
+        call.put("prompt", ("prompt",), request.prompt)
     for name, candidates in FLAGS.items():
         value = getattr(asked, name)
         if value is not None and not _says_nothing(name, value, call.takes, candidates):
@@ -126,9 +132,8 @@ def parameters(pipeline: Any) -> dict[str, Any]:
     """What the pipeline's call takes: names and defaults (``REQUIRED`` where there is none)."""
     blocks = getattr(pipeline, "blocks", None)
     if blocks is not None and hasattr(blocks, "inputs"):  # a modular pipeline: its call takes only keywords
-        return {
-            entry.name: REQUIRED if entry.required else entry.default for entry in blocks.inputs if entry.name
-        }
+        # What its blocks mark as required may come from an earlier block: it alone knows what is missing.
+        return {entry.name: entry.default for entry in blocks.inputs if entry.name}
     signature = inspect.signature(type(pipeline).__call__)
     kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return {
@@ -142,7 +147,8 @@ def generators(pipeline: Any, request: GenerationRequest) -> Any:
     """A new seeded generator, or one an output where there are several."""
     import torch
 
-    device = torch.device(request.generator_device or execution_device(pipeline))
+    asked = request.generator_device
+    device = choose_device(asked, flag="--generator-device") if asked else execution_device(pipeline)
     count = request.outputs_per_prompt or 1
     made = [torch.Generator(device=device).manual_seed(request.seed + number) for number in range(count)]
     return made if count > 1 else made[0]
@@ -152,6 +158,17 @@ def execution_device(pipeline: Any) -> Any:
     """Where the pipeline computes, even if its weights rest elsewhere (offloading)."""
     device = getattr(pipeline, "_execution_device", None)
     return device if device is not None else pipeline.device
+
+
+def _check_counts(request: GenerationRequest) -> None:
+    for name in ("steps", "height", "width", "frames", "fps", "outputs_per_prompt"):
+        value = getattr(request, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{_flag(name)} {value}: it has to be 1 or more.")
+
+
+def _flag(name: str) -> str:
+    return SPELLING.get(name, "--" + name.replace("_", "-"))
 
 
 def _with_defaults(request: GenerationRequest, defaults: GenerationDefaults) -> GenerationRequest:
@@ -194,7 +211,7 @@ def _embeds_guidance(pipeline: Any) -> bool:
 def _put_images(call: _Call, paths: tuple[str, ...]) -> None:
     if paths:
         images = [_read_image(path) for path in paths]
-        call.put("image_paths", ("image", "images"), images[0] if len(images) == 1 else images)
+        call.put("image_paths", IMAGE_PARAMETERS, images[0] if len(images) == 1 else images)
 
 
 def _read_image(path: str) -> Any:

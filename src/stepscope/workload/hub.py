@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.model.errors import RunFailedError, StepscopeError, UsageError
-from stepscope.workload.presets import PRESETS, find_preset
+from stepscope.model.errors import RunFailedError, StepscopeError, UnreadableInputError, UsageError
+from stepscope.workload.presets import DEFAULT_MODEL, find_preset
 from stepscope.workload.request import LoadRequest
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def load_pipeline(request: LoadRequest, model: str, dtypes: Mapping[str, torch.d
 
         return DiffusionPipeline.from_pretrained(
             model,
-            torch_dtype=dict(dtypes),
+            **_dtype_argument(dtypes),
             revision=request.revision,
             variant=request.variant,
             trust_remote_code=request.trust_remote_code,
@@ -47,11 +49,13 @@ def _folder(model: str) -> Path | None:
     """The local folder ``model`` names, checked to be a pipeline's; None for a hub id."""
     path = Path(model).expanduser()
     if path.is_dir():
-        if not any((path / index).is_file() for index in (MODEL_INDEX, MODULAR_INDEX)):
+        indices = [path / name for name in (MODEL_INDEX, MODULAR_INDEX) if (path / name).is_file()]
+        if not indices:
             raise UsageError(
                 f"{model} is a folder without {MODEL_INDEX} or {MODULAR_INDEX}.",
                 remedy="Give the top folder of a diffusers pipeline (what save_pretrained writes).",
             )
+        _check_index(indices[0])
         return path
     if path.is_file():
         raise UsageError(
@@ -62,14 +66,36 @@ def _folder(model: str) -> Path | None:
     return None
 
 
+def _check_index(index: Path) -> None:
+    """Whether the file names a pipeline class at all; whether diffusers has it shows on loading."""
+    try:
+        named = "_class_name" in json.loads(index.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError) as error:
+        raise UnreadableInputError(
+            f"{index} cannot be read: {error}.", remedy="Copy or download the folder again."
+        ) from error
+    if not named:
+        raise UnreadableInputError(
+            f"{index} names no pipeline class (_class_name).", remedy="Copy or download the folder again."
+        )
+
+
 def _modular(model: str, request: LoadRequest, dtypes: Mapping[str, torch.dtype]) -> Any:
     from diffusers import ModularPipeline
 
     pipeline = ModularPipeline.from_pretrained(
         model, revision=request.revision, trust_remote_code=request.trust_remote_code
     )
-    pipeline.load_components(torch_dtype=dict(dtypes))
+    pipeline.load_components(**_dtype_argument(dtypes))
     return pipeline
+
+
+def _dtype_argument(dtypes: Mapping[str, torch.dtype]) -> dict[str, Any]:
+    """Diffusers 0.42 and later warn at the old name, earlier ones do not know the new one."""
+    import diffusers
+
+    major, minor = (int(part) for part in diffusers.__version__.split(".")[:2])
+    return {"dtype" if (major, minor) >= (0, 42) else "torch_dtype": dict(dtypes)}
 
 
 @contextmanager
@@ -116,23 +142,34 @@ def _translated(model: str, error: BaseException) -> StepscopeError:
             f"{model} is not in the local cache and the hub cannot be reached.",
             remedy=f"Check the network, give a local folder{_or_dummy(model)}.",
         )
-    return RunFailedError(f"Loading {model} failed: {_one_line(chain[-1])}", remedy=_built_in(model))
+    if raised(AttributeError) and "module diffusers" in str(chain[-1]):
+        import diffusers
+
+        return UsageError(
+            f"{model} needs a class that diffusers {diffusers.__version__} lacks: {_one_line(chain[-1])}.",
+            remedy="Install a newer diffusers, or --trust-remote-code if the model brings its own code.",
+        )
+    return RunFailedError(f"Loading {model} failed: {_one_line(chain[-1])}.", remedy=_built_in(model))
 
 
 def _no_network(chain: list[BaseException]) -> bool:
     """Whether the hub could not be reached, told by type where there is one, else by wording."""
     from huggingface_hub import errors
 
-    kinds = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError, TimeoutError)
-    wordings = (
-        "offline",
-        "couldn't connect",
-        "connection error",
-        "cannot find the requested files",
-        "resolve",
+    kinds = (
+        errors.LocalEntryNotFoundError,
+        errors.OfflineModeIsEnabled,
+        ConnectionError,
+        TimeoutError,
+        socket.gaierror,
     )
+    clients = {"httpx", "httpcore", "requests", "urllib3"}  # the hub's library has changed its client once
+    wordings = ("offline mode", "couldn't connect", "cannot find the requested files")
     return any(
-        isinstance(link, kinds) or any(wording in str(link).lower() for wording in wordings) for link in chain
+        isinstance(link, kinds)
+        or type(link).__module__.split(".")[0] in clients
+        or any(wording in str(link).lower() for wording in wordings)
+        for link in chain
     )
 
 
@@ -154,9 +191,11 @@ def _or_dummy(model: str) -> str:
 def _built_in(model: str) -> str:
     if find_preset(model):
         return "It can be profiled with random weights: --load-format dummy."
-    return "Without a download: --load-format dummy with one of " + ", ".join(PRESETS) + "."
+    if Path(model).expanduser().is_dir():
+        return "Check that the folder is whole."
+    return f"{DEFAULT_MODEL} and other presets need no download."
 
 
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}"
+    return f"{type(error).__name__}: {text[:300]}".rstrip(".")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.workload import dummy, hub, placement, tuning
+from stepscope.workload.image_input import taking_images
 from stepscope.workload.presets import DEFAULT_MODEL, PRESETS, find_preset
 from stepscope.workload.presets.spec import GenerationDefaults, Preset
 from stepscope.workload.quiet import quiet_libraries
@@ -41,11 +44,17 @@ def load(request: LoadRequest, progress: Progress = no_progress) -> Loaded:
     dtype = placement.choose_dtype(request.dtype, device)
     preset = find_preset(model)
     random_weights = request.load_format is LoadFormat.DUMMY or model.lower().startswith(TINY_PREFIX)
+    if request.denoiser_layers is not None and not random_weights:
+        raise UsageError("Layers can be left out of random weights only.", remedy="Add --load-format dummy.")
     with _memory_guard(model, device):
         if random_weights:
             pipeline = _built(request, preset or _no_preset(model), device, dtype, progress)
         else:
             pipeline = _read(request, model, preset, dtype, progress)
+        if request.image_input:
+            pipeline = taking_images(pipeline)
+        if hasattr(pipeline, "set_progress_bar_config"):
+            pipeline.set_progress_bar_config(disable=not sys.stderr.isatty())
         done = tuning.apply(pipeline, request, device)
     notes = _notes(request) if random_weights else ()
     return Loaded(
@@ -70,9 +79,10 @@ def component_classes(pipeline: Any) -> dict[str, str]:
 
 
 def _no_preset(model: str) -> NoReturn:
+    close = difflib.get_close_matches(model, PRESETS, n=1)
     raise UsageError(
         f"There is no preset {model!r} to build with random weights.",
-        remedy="Presets: " + ", ".join(PRESETS) + ".",
+        remedy=f"Did you mean {close[0]}?" if close else "Presets: " + ", ".join(sorted(PRESETS)) + ".",
     )
 
 
@@ -122,7 +132,8 @@ def _read(
     published = preset.precision if preset else {}
     dtypes = placement.component_dtypes(groups, dtype, request.precision, published)
     differing = {name: value for name, value in dtypes.items() if value != dtype}
-    pipeline = hub.load_pipeline(request, model, {**differing, "default": dtype})
+    with quiet_libraries():
+        pipeline = hub.load_pipeline(request, model, {**differing, "default": dtype})
     progress("done", 1, 1)
     return pipeline
 

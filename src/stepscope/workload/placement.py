@@ -27,7 +27,7 @@ DEVICE_ORDER = ("cuda", "xpu", "mps")
 """Tried in this order when no device is named; ROCm builds call theirs cuda."""
 
 
-def choose_device(name: str | None) -> torch.device:
+def choose_device(name: str | None, *, flag: str = "--device") -> torch.device:
     """The device of this name, or the best there is. Raises UsageError if it does not exist here."""
     import torch
 
@@ -37,12 +37,12 @@ def choose_device(name: str | None) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UsageError(
-            f"--device {name!r} is not a device torch knows.", remedy=f"Here: {', '.join(_devices())}."
+            f"{flag} {name!r} is not a device torch knows.", remedy=f"Here: {', '.join(_devices())}."
         ) from None
     count = 1 if device.type == "cpu" else device_count(device.type)
     if (device.index or 0) >= count:
         raise UsageError(
-            f"--device {name}: there is no such device here.", remedy=f"Available: {', '.join(_devices())}."
+            f"{flag} {name}: there is no such device here.", remedy=f"Available: {', '.join(_devices())}."
         )
     return device
 

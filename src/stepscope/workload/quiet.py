@@ -1,25 +1,34 @@
-"""Keep diffusers and transformers from talking while a model is built in code.
+"""Keep diffusers, transformers and the hub from talking while a model is loaded.
 
-What they warn about then (no torchvision, no checkpoint) is not the user's business.
+What they warn about then (no torchvision, no network) is nothing to act on, or our own errors tell it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Only errors of both libraries inside; their verbosity is put back."""
+    """Only errors of the libraries inside, and no progress bars unless a person watches; all is put back."""
     from diffusers.utils import logging as diffusers_logging
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
     from transformers.utils import logging as transformers_logging
 
-    before = [(library, library.get_verbosity()) for library in (diffusers_logging, transformers_logging)]
-    for library, _ in before:
-        library.set_verbosity_error()
-    try:
+    with ExitStack() as after:
+        for library in (diffusers_logging, transformers_logging):
+            after.callback(library.set_verbosity, library.get_verbosity())
+            library.set_verbosity_error()
+            if not sys.stderr.isatty() and library.is_progress_bar_enabled():
+                after.callback(library.enable_progress_bar)
+                library.disable_progress_bar()
+        if not sys.stderr.isatty() and not are_progress_bars_disabled():
+            after.callback(enable_progress_bars)
+            disable_progress_bars()
         yield
-    finally:
-        for library, verbosity in before:
-            library.set_verbosity(verbosity)

@@ -76,6 +76,7 @@ class LoadRequest:
     offload: Offload = Offload()
     attention_backend: str | None = None
     compile: CompileKind = CompileKind.NONE
+    image_input: bool = False  # the request will bring images: take the pipeline class that accepts them
     vae_tiling: bool = False
     vae_slicing: bool = False
     lora_path: str | None = None

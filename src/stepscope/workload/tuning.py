@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.model.errors import UsageError
+from stepscope.workload.quiet import quiet_libraries
 from stepscope.workload.request import CompileKind, LoadRequest, Offload, OffloadKind
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def _set_attention(pipeline: Any, asked: str | None) -> str:
                 remedy="Leave out --attention-backend.",
             )
         try:
-            module.set_attention_backend(backend)
+            with quiet_libraries():  # diffusers calls the feature experimental on every call
+                module.set_attention_backend(backend)
         except (ValueError, RuntimeError, ImportError, NotImplementedError) as error:
             raise UsageError(
                 f"--attention-backend {asked} cannot be used here: {_first_line(error)}",

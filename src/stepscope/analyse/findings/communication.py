@@ -9,6 +9,8 @@ from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.findings.thresholds import percent, traced_ns, worth_telling
 from stepscope.analyse.results import Finding, GpuSummary, RankReport
 
+EXPOSED = "communication.exposed"
+
 SKEW_FROM = 0.05
 """Share of the span by which ranks' exposed communication must differ to name a straggler."""
 
@@ -19,7 +21,7 @@ def exposed_communication(found: Analysis, rank: RankReport) -> Iterable[Finding
     if gpu is None or not worth_telling(found, gpu.exposed_communication_ms * 1e6):
         return
     yield Finding(
-        id="communication.exposed",
+        id=EXPOSED,
         title="Communication is exposed",
         evidence=(
             f"{gpu.exposed_communication_ms:.1f} of {gpu.communication_ms:.1f} ms in collectives run with no "
@@ -35,15 +37,21 @@ def exposed_communication(found: Analysis, rank: RankReport) -> Iterable[Finding
 
 
 def skew_findings(ranks: Sequence[RankReport]) -> tuple[RankReport, ...]:
-    """The ranks, the straggler of each request with a finding: the others wait for it inside collectives."""
+    """The ranks, the straggler of each request with a finding: the others wait for it inside collectives.
+
+    Their exposed communication is then no finding of its own: it is the straggler's lateness.
+    """
     result = list(ranks)
     for request in {rank.request_id for rank in ranks} - {None}:
         group = [index for index, rank in enumerate(ranks) if rank.request_id == request]
-        finding = _straggler([ranks[index] for index in group])
-        if finding is not None:
-            position, text = finding
-            rank = ranks[group[position]]
-            result[group[position]] = replace(rank, findings=(text, *rank.findings))
+        found = _straggler([ranks[index] for index in group])
+        if found is None:
+            continue
+        late, finding = found
+        for position, index in enumerate(group):
+            kept = tuple(one for one in ranks[index].findings if one.id != EXPOSED)
+            added = (finding,) if position == late else ()
+            result[index] = replace(ranks[index], findings=(*added, *kept))
     return tuple(result)
 
 

@@ -29,7 +29,7 @@ def offload_on_critical_path(found: Analysis, rank: RankReport) -> Iterable[Find
         title="Offloading is on the critical path",
         evidence=(
             f"{size / 1024**3:.1f} GiB moved at {size / max(total_ms, 1e-9) / 1e6:.1f} GB/s, "
-            f"{percent(pageable, size)} from or to pageable memory; {cost_ms:.1f} ms of it "
+            f"{percent(pageable, size)} from or to pageable memory; {cost_ms:,.1f} ms of it "
             f"({percent(cost_ms * 1e6, traced_ns(found))} of the traced time) with the GPU doing nothing else"
         ),
         cost_ms=cost_ms,

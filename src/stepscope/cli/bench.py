@@ -1,0 +1,104 @@
+"""``stepscope bench``: is a set of flags faster, by repeated and interleaved runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.cli.generate_call import add_call, call_words, generate_flags, split_flags
+from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.values import positive
+from stepscope.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepscope.analyse.bench_results import BenchReport
+    from stepscope.session.bench import Variant
+
+FORMATS = ("terminal", "json", "md", "html")
+
+
+class BenchCommand:
+    """Measure whether flags make a generation faster: repeated runs, interleaved A B B A, one verdict.
+
+    Each variant is loaded once in a process of its own and warmed up; the GPU's clock, temperature and
+    throttling are watched. With --vs "" the generation is held against itself.
+    """
+
+    name = "bench"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """How often, against what, and where everything is kept."""
+        parser.usage = (
+            'stepscope bench [--runs N] --vs "FLAGS" [--vs ...] -- generate --prompt "TEXT" [flags]'
+        )
+        parser.add_argument(
+            "--runs", type=positive, default=5, metavar="N", help="of each variant (default: 5)"
+        )
+        parser.add_argument(
+            "--vs", action="append", metavar='"FLAGS"', help="flags added in another variant; may be repeated"
+        )
+        parser.add_argument("--no-warmup", action="store_true", help="measure cold runs")
+        parser.add_argument(
+            "--reload",
+            action="store_true",
+            help="load anew for every run: slow, but only one variant is in memory at a time",
+        )
+        parser.add_argument(
+            "--dir", type=Path, metavar="DIR", help="keep dumps and outputs there (default: ./bench-<time>)"
+        )
+        add_output_options(parser, FORMATS)
+        add_call(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run everything, show the verdict."""
+        from stepscope.cli.working import working
+        from stepscope.session.bench import BenchOptions, bench
+        from stepscope.session.folders import fresh_folder
+
+        if not arguments.vs:
+            raise UsageError("there is nothing to measure against.", remedy='Give --vs "FLAGS".')
+        options = BenchOptions(
+            variants=_variants(call_words(arguments), arguments.vs),
+            runs=arguments.runs,
+            folder=fresh_folder(arguments.dir, "bench"),
+            warm_up=not arguments.no_warmup,
+            reload=arguments.reload,
+        )
+        with working() as listener:
+            report = bench(options, listener)
+        deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
+        print(f"stepscope: dumps and outputs are in {options.folder.resolve()}", file=sys.stderr)
+        return 0
+
+
+def _variants(words: Sequence[str], flags: Sequence[str]) -> tuple[Variant, ...]:
+    """The call as it is, and the call with each set of flags added."""
+    from stepscope.session.bench import Variant
+
+    base = Variant(name="base", flags=generate_flags(words, origin="generate"))
+    return (
+        base,
+        *(
+            Variant(
+                name=text.strip() or "itself",
+                flags=generate_flags([*words, *split_flags(text)], origin="--vs"),
+            )
+            for text in flags
+        ),
+    )
+
+
+def _rendered(report: BenchReport, chosen: str) -> str:
+    from stepscope.render import bench_views
+
+    if chosen == "terminal":
+        return bench_views.render_bench_terminal(report, width=terminal_width(), colour=colour_wanted())
+    renderers = {
+        "json": bench_views.render_bench_json,
+        "md": bench_views.render_bench_markdown,
+        "html": bench_views.render_bench_html,
+    }
+    return renderers[chosen](report)

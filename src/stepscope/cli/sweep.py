@@ -1,0 +1,162 @@
+"""``stepscope sweep``: how time grows over sizes, steps, frames and flags."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.cli.generate_call import add_call, call_words, generate_flags, split_flags
+from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.values import positive
+from stepscope.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepscope.analyse.sweep_results import SweepReport
+    from stepscope.model.sweep import SweepPoint
+    from stepscope.session.point_runner import RunnerOptions
+    from stepscope.session.sweep import Executor, Grid
+
+FORMATS = ("terminal", "json", "md", "html")
+EXECUTORS = ("local", "ray")
+
+
+class SweepCommand:
+    """Measure a grid of prompts, sizes, steps, frames and flags, and fit how time grows over it.
+
+    The grid's points share a loaded pipeline wherever they can. A killed sweep goes on where it stopped when
+    it is started again with the same --dir; a point that fails or runs out of memory is a row.
+    """
+
+    name = "sweep"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """The axes, where the rows are, and who runs them."""
+        parser.usage = "stepscope sweep [axes] [--dir DIR] -- generate [flags]"
+        axes = parser.add_argument_group("axes of the grid")
+        axes.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line")
+        axes.add_argument("--resolutions", type=_resolutions, default=(), metavar="WxH,...")
+        axes.add_argument("--steps", type=_numbers, default=(), metavar="N,...")
+        axes.add_argument("--frames", type=_numbers, default=(), metavar="N,...")
+        axes.add_argument(
+            "--vs", action="append", default=[], metavar='"FLAGS"', help="flags added in another variant"
+        )
+        parser.add_argument(
+            "--repeats", type=positive, default=2, metavar="N", help="measured runs a point (2)"
+        )
+        parser.add_argument(
+            "--dir", type=Path, metavar="DIR", help="where rows and dumps are (default: ./sweep-<time>)"
+        )
+        parser.add_argument("--retry-failed", action="store_true", help="run points again that failed")
+        parser.add_argument("--executor", choices=EXECUTORS, default="local", help="local, or a Ray cluster")
+        parser.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (default: a local one)")
+        parser.add_argument("--workers", type=positive, metavar="N", help="with Ray (default: one a GPU)")
+        add_output_options(parser, FORMATS)
+        add_call(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run what is left of the grid; show the whole; 1 where no point could be measured."""
+        from stepscope.analyse.scaling import sweep_report
+        from stepscope.cli.working import working
+        from stepscope.session.point_runner import RunnerOptions
+        from stepscope.session.sweep import SweepOptions, sweep
+
+        folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
+        runner = RunnerOptions(folder=folder)
+        words = call_words(arguments)
+        grid = _grid(arguments, words)
+        options = SweepOptions(
+            grid=grid,
+            flags=lambda point: _flags(point, words),
+            runner=runner,
+            repeats=arguments.repeats,
+            retry_failed=arguments.retry_failed,
+        )
+        with working() as listener:
+            rows = sweep(options, _executor(arguments, runner), listener)
+        report = sweep_report(rows, missing=len(grid.points()) - len(rows))
+        deliver(_rendered(report, "html"), folder / "sweep.html")
+        deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
+        return 0 if any(row.status == "ok" for row in rows) else 1
+
+
+def _grid(arguments: argparse.Namespace, words: list[str]) -> Grid:
+    from stepscope.session.sweep import Grid
+
+    prompts = _prompts(arguments.prompts)
+    if not prompts and "prompt" not in generate_flags(words, origin="generate"):
+        raise UsageError("there is no prompt.", remedy="Give --prompts FILE, or --prompt after generate.")
+    for text in arguments.vs:  # a wrong flag is found before the first point
+        generate_flags([*words, *split_flags(text)], origin="--vs")
+    return Grid(
+        prompts=prompts,
+        resolutions=arguments.resolutions,
+        steps=arguments.steps,
+        frames=arguments.frames,
+        variants=("", *(text.strip() for text in arguments.vs)),
+    )
+
+
+def _flags(point: SweepPoint, words: list[str]) -> Mapping[str, Any]:
+    """The call's flags with the point's own in their place."""
+    flags = generate_flags([*words, *split_flags(point.variant)], origin="generate")
+    own = {
+        "prompt": point.prompt,
+        "width": point.width,
+        "height": point.height,
+        "num_inference_steps": point.steps,
+        "num_frames": point.frames,
+    }
+    return flags | {name: value for name, value in own.items() if value is not None}
+
+
+def _executor(arguments: argparse.Namespace, runner: RunnerOptions) -> Executor:
+    from stepscope.session.ray_executor import RayExecutor
+    from stepscope.session.sweep import LocalExecutor
+
+    if arguments.executor == "local":
+        return LocalExecutor(runner)
+    return RayExecutor(runner, address=arguments.ray_address, workers=arguments.workers)
+
+
+def _rendered(report: SweepReport, chosen: str) -> str:
+    from stepscope.render import sweep_views
+
+    if chosen == "terminal":
+        return sweep_views.render_sweep_terminal(report, width=terminal_width(), colour=colour_wanted())
+    renderers = {
+        "json": sweep_views.render_sweep_json,
+        "md": sweep_views.render_sweep_markdown,
+        "html": sweep_views.render_sweep_html,
+    }
+    return renderers[chosen](report)
+
+
+def _prompts(path: Path | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}.", remedy="Check --prompts.") from error
+    prompts = tuple(line.strip() for line in lines if line.strip())
+    if not prompts:
+        raise UsageError(f"{path} holds no prompt.", remedy="One prompt a line.")
+    return prompts
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of positive numbers (example: 20,50)")
+    return tuple(int(part) for part in parts)
+
+
+def _resolutions(text: str) -> tuple[tuple[int, int], ...]:
+    found = [re.fullmatch(r"(\d+)[xX](\d+)", part.strip()) for part in text.split(",")]
+    if any(match is None for match in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes (example: 512x512,1024x768)")
+    return tuple((int(match[1]), int(match[2])) for match in found if match is not None)

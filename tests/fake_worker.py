@@ -1,0 +1,49 @@
+"""A worker process without a pipeline: the real protocol, made-up times, and accidents on demand.
+
+Times follow the flags: a step costs 1 ms and 1 us a token squared; height 13 runs out of memory, 17 kills the
+process every time, 19 the first time only, 23 raises. Argument 1 is what a run lasts, in seconds.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from dumps import stepscope_json
+
+
+def main() -> None:
+    for line in sys.stdin:
+        command = json.loads(line)
+        failure = serve(command["do"], command["flags"])
+        print(json.dumps({"gpu_uuid": None, "failure": failure}), flush=True)
+
+
+def serve(do, flags):
+    if do != "run":
+        return None
+    time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    height, dump = flags.get("height", 256), Path(flags["perf_dump_path"])
+    if height == 13:
+        return {"message": "OutOfMemoryError: no room", "out_of_memory": True, "usable_after": True}
+    if height == 23:
+        return {"message": "ValueError: no such size", "usable_after": False}
+    died_before = dump.parent / f"died-{height}"
+    if height == 17 or (height == 19 and not died_before.exists()):
+        dump.parent.mkdir(parents=True, exist_ok=True)
+        died_before.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    tokens = flags.get("width", 256) * height / 256
+    step_ms = flags.get("slow", 1.0) * (1 + 1e-3 * tokens**2)
+    steps_ms = [step_ms] * flags.get("num_inference_steps", 4)
+    document = stepscope_json(steps_ms, decode_ms=10 + 2 * tokens, encode_ms=5.0)
+    document["workload"] |= {"height": height, "width": flags.get("width", 256), "frames": None}
+    dump.parent.mkdir(parents=True, exist_ok=True)
+    dump.write_text(json.dumps(document))
+    return None
+
+
+if __name__ == "__main__":
+    main()

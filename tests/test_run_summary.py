@@ -1,0 +1,160 @@
+"""What `generate` prints of a run: golden files at 100 columns, and what must never be missing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from runs import MS, stage, step, three_stages
+from stepscope.analyse.reconcile import reconcile
+from stepscope.analyse.summarise import summarise
+from stepscope.model.run import (
+    Engaged,
+    Environment,
+    MemoryCheckpoint,
+    MemoryReading,
+    Output,
+    OutsideRun,
+    Pause,
+    Run,
+    TraceWindow,
+    Transfer,
+    Warmup,
+    Workload,
+)
+from stepscope.model.vocabulary import CopyKind, Outside, Stage
+from stepscope.render.run_summary import RunFiles, render_run_summary, write_run_summary
+
+GIB = 1024**3
+
+
+NO_FILES = RunFiles()
+
+
+def rendered(run: Run, files: RunFiles = NO_FILES, width: int = 100) -> str:
+    return render_run_summary(summarise(reconcile(run)), run, files, width)
+
+
+def full_run() -> Run:
+    """Twelve steps, an offloaded transformer, a trace, a picture: everything the summary can show."""
+    run = three_stages(step_ms=40, step_count=12, traced=range(1, 6))
+    steps = (*run.steps[:8], step(8, 325 * MS, 405 * MS), *run.steps[9:])
+    shifted = [replace(item, index=item.index) for item in steps[:9]]
+    shifted += [step(i, (405 + 40 * (i - 9)) * MS, (445 + 40 * (i - 9)) * MS) for i in range(9, 12)]
+    reading = MemoryReading(
+        allocated_bytes=40 * GIB,
+        reserved_bytes=44 * GIB,
+        peak_allocated_bytes=53 * GIB,
+        peak_reserved_bytes=56 * GIB,
+    )
+    return replace(
+        run,
+        request_id="5e0f3a4c",
+        total_ns=531 * MS,
+        stages=(
+            run.stages[0],
+            stage(Stage.DENOISING, 1, 5 * MS, 525 * MS, inferred_ns=3 * MS),
+            stage(Stage.DECODING, 2, 525 * MS, 530 * MS),
+        ),
+        steps=tuple(shifted),
+        environment=Environment(
+            stepscope="0",
+            python="3.12",
+            platform="Linux",
+            host="h",
+            device_kind="cuda",
+            device_name="NVIDIA H200",
+        ),
+        workload=Workload(
+            model="Qwen/Qwen-Image",
+            pipeline_class="QwenImagePipeline",
+            load_format="dummy",
+            prompt="a cat",
+            seed=0,
+            steps=12,
+            guidance={"true_cfg_scale": 4.0},
+            height=1024,
+            width=1024,
+            dtype="bfloat16",
+            offload="model",
+            compile="regional",
+            attention_backend="flash",
+        ),
+        engaged=Engaged(attention="native", compiled_modules=60, compile_events=2, gemm_dtype="bfloat16"),
+        outside=(
+            OutsideRun(name=Outside.MODEL_LOADING, host_start_ns=0, host_end_ns=13_120 * MS),
+            OutsideRun(name=Outside.WARMUP, host_start_ns=0, host_end_ns=900 * MS),
+        ),
+        pauses=(Pause(reason="profiler start", host_start_ns=5 * MS, host_end_ns=6 * MS),),
+        transfers=(
+            Transfer(
+                component="transformer",
+                kind=CopyKind.HOST_TO_DEVICE,
+                count=1,
+                bytes=38 * GIB,
+                pinned=False,
+                duration_ns=3_400 * MS,
+                exposed_ns=3_400 * MS,
+                stage_index=1,
+            ),
+        ),
+        memory=(MemoryCheckpoint(name="after_forward", reading=reading),),
+        warmup=Warmup(requests=3, steps_each=2, steady=False, reason="the allocator grew by 64 MiB"),
+        traces=(
+            TraceWindow(
+                path="/runs/logs/5e0f3a4c-5_steps-global-rank0.trace.json.gz",
+                steps=(1, 2, 3, 4, 5),
+                full_stages=False,
+                asked=5,
+            ),
+        ),
+        outputs=(Output(path="/runs/outputs/a_cat.png", sha256="0", kind="image"),),
+        warnings=("random weights (seed 0): timing is real, the picture is not",),
+    )
+
+
+FILES = RunFiles(perf_dump=Path("/runs/perf.json"), run_directory=Path("/runs/run"))
+
+
+def test_a_whole_run(golden: Callable[[str, str], None]) -> None:
+    """Every row that there can be."""
+    golden("generate_run.txt", rendered(full_run(), FILES))
+
+
+def test_an_interrupted_run(golden: Callable[[str, str], None]) -> None:
+    """UNTRUSTED first, with the reason; no total is invented."""
+    run = replace(
+        three_stages(step_count=4),
+        total_ns=None,
+        incomplete_reason="KeyboardInterrupt, in DenoisingStage, step 3",
+        warmup=Warmup(requests=0, steps_each=0, steady=None, reason="--no-warmup"),
+    )
+    golden("generate_interrupted.txt", rendered(run))
+
+
+def test_no_line_is_wider_than_the_terminal_but_paths_stay_whole() -> None:
+    """Down to 60 columns; a script finds each path on one line."""
+    for width in (60, 80, 100):
+        text = rendered(full_run(), FILES, width)
+        assert all(len(line) <= width for line in text.splitlines() if "/runs/" not in line)
+    path = "/very" * 60
+    long = replace(full_run(), traces=(replace(full_run().traces[0], path=path),))
+    assert f"Saved profiler traces to: {path}\n" in rendered(long)
+
+
+def test_control_characters_of_a_prompt_cannot_reach_the_terminal() -> None:
+    """A file name or model name with an escape sequence is shown, not obeyed."""
+    run = full_run()
+    nasty = replace(run, workload=replace(run.workload, model="evil\x1b[2J"))
+    assert "\x1b" not in rendered(nasty)
+
+
+def test_what_a_terminal_cannot_encode_is_replaced() -> None:
+    """An ASCII stream gets the same numbers and no exception."""
+    buffer = io.BytesIO()
+    stream = io.TextIOWrapper(buffer, encoding="ascii")
+    run = full_run()
+    write_run_summary(summarise(reconcile(run)), run, FILES, stream)
+    assert b"UNTRUSTED" in buffer.getvalue() or b"TRUSTED" in buffer.getvalue()

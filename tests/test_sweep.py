@@ -1,0 +1,247 @@
+"""Sweeps: every point a row, kills that lose nothing, fits that find planted laws."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stepscope.analyse.scaling import power_law, sweep_report, tokens_of
+from stepscope.analyse.sweep_results import CurvePoint
+from stepscope.cli import main
+from stepscope.model.errors import RunFailedError
+from stepscope.model.sweep import SweepPoint, SweepRow
+from stepscope.record.json_lines import read_lines
+from stepscope.render.sweep_views import render_sweep_html, render_sweep_json, render_sweep_terminal
+from stepscope.session.point_runner import RunnerOptions
+from stepscope.session.sweep import Grid, LocalExecutor, SweepOptions, sweep
+
+TESTS = Path(__file__).parent
+FAKE = (sys.executable, str(TESTS / "fake_worker.py"))
+TWELVE = Grid(prompts=("a", "b"), resolutions=((256, 256), (512, 256), (512, 512)), steps=(4, 8))
+
+
+class Silent:
+    def doing(self, text):
+        pass
+
+
+def flags_of(point):
+    return {
+        "prompt": point.prompt or "p", "width": point.width or 256, "height": point.height or 256,
+        "num_inference_steps": point.steps or 4,
+    }  # fmt: skip
+
+
+def options(folder, grid, *, duration="0", **changes):
+    runner = RunnerOptions(folder=folder, worker_command=(*FAKE, duration))
+    return SweepOptions(grid=grid, flags=flags_of, runner=runner, **changes)
+
+
+def run(folder, grid, **changes):
+    asked = options(folder, grid, **changes)
+    return sweep(asked, LocalExecutor(asked.runner), Silent())
+
+
+def test_the_grid_is_every_combination_once() -> None:
+    """Two prompts, three sizes, two step counts: twelve points, equal ones only once."""
+    assert len({point.id for point in TWELVE.points()}) == 12
+    assert len(Grid(steps=(4, 4, 8)).points()) == 2
+    assert Grid().points() == (SweepPoint(),)
+
+
+def test_every_point_is_a_row_with_first_use_apart(tmp_path) -> None:
+    """Each size is called once more at first, and that call is in no median."""
+    rows = run(tmp_path, TWELVE)
+    assert [row.status for row in rows] == ["ok"] * 12
+    first = [row for row in rows if row.first_use_ms is not None]
+    assert [(row.width, row.height) for row in first] == [(256, 256), (512, 256), (512, 512)]
+    assert [row.first_in_process for row in first] == [True, False, False]
+    assert all(len(row.runs_ms) == 2 for row in rows)
+    assert rows[0].device == "NVIDIA H200"
+    assert rows[0].peak_memory_bytes == 49152 * 1024**2
+
+
+def test_accidents_are_rows_and_the_rest_goes_on(tmp_path) -> None:
+    """Out of memory, an exception, a kill: each is a row; a process killed once is tried again."""
+    sizes = ((256, 13), (256, 17), (256, 19), (256, 23), (256, 256))
+    rows = run(tmp_path, Grid(resolutions=sizes))
+    assert [row.status for row in rows] == ["out_of_memory", "failed", "ok", "failed", "ok"]
+    assert "killed by signal 9" in rows[1].error
+    assert rows[1].attempts == rows[2].attempts == 2
+    assert "no such size" in rows[3].error
+    assert "no room" in rows[0].error
+
+
+def test_finished_points_are_never_repeated(tmp_path) -> None:
+    """A second sweep measures nothing anew; with --retry-failed only what failed; a larger grid the rest."""
+    grid = Grid(resolutions=((256, 13), (256, 256)))
+    run(tmp_path, grid)
+    before = (tmp_path / "sweep.jsonl").read_bytes()
+    run(tmp_path, grid)
+    assert (tmp_path / "sweep.jsonl").read_bytes() == before
+    run(tmp_path, grid, retry_failed=True)
+    assert len(read_lines(tmp_path / "sweep.jsonl", SweepRow)) == 3
+    larger = run(tmp_path, Grid(resolutions=((256, 13), (256, 256), (512, 512))))
+    assert len(larger) == 3
+    assert len(read_lines(tmp_path / "sweep.jsonl", SweepRow)) == 4
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path) -> None:
+    """The second is refused while the first is at work."""
+
+    class Nested:
+        def run(self, tasks, finished):
+            run(tmp_path, TWELVE)
+
+    asked = options(tmp_path, TWELVE)
+    with pytest.raises(RunFailedError, match="another sweep"):
+        sweep(asked, Nested(), Silent())
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_sweep
+test_sweep.run(Path({folder!r}), test_sweep.TWELVE, duration="0.03")
+"""
+
+
+def rows_in(path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []
+
+
+def kill_when(process, path, count):
+    """SIGKILL the process as soon as the file has ``count`` lines."""
+    deadline = time.monotonic() + 60
+    while len(rows_in(path)) < count:
+        assert process.poll() is None, "the sweep ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_sweep_killed_twice_has_exactly_its_twelve_points(tmp_path) -> None:
+    """SIGKILL after the third and after the eighth row: no point is lost, none is measured twice."""
+    path = tmp_path / "sweep.jsonl"
+    script = SCRIPT.format(tests=str(TESTS), folder=str(tmp_path))
+    kept = []
+    for count in (3, 8):
+        process = subprocess.Popen([sys.executable, "-c", script])
+        kill_when(process, path, count)
+        kept.append(rows_in(path))
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+    final = rows_in(path)
+    assert final[: len(kept[1])][: len(kept[0])] == kept[0]
+    rows = read_lines(path, SweepRow)
+    assert sorted(row.id for row in rows) == sorted(point.id for point in TWELVE.points())
+    assert [row.status for row in rows] == ["ok"] * 12
+
+
+def test_planted_laws_are_found(tmp_path) -> None:
+    """The fake step is fixed plus quadratic in tokens and its decode linear: the fits say so."""
+    sizes = tuple((width, 256) for width in (256, 512, 1024, 2048, 4096))
+    report = sweep_report(run(tmp_path, Grid(resolutions=sizes, steps=(4, 8, 16))))
+    fits = {(fit.series, fit.against, fit.group): fit for fit in report.fits}
+    assert fits["DenoisingStage", "steps", "1024x256"].exponent == pytest.approx(1.0, abs=0.01)
+    assert fits["DecodingStage", "tokens", "4 steps"].exponent == pytest.approx(1.0, abs=0.05)
+    assert fits["step", "tokens", "4 steps"].exponent == pytest.approx(2.0, abs=0.02)
+    (composition, *_) = report.compositions
+    assert composition.fixed_ms == pytest.approx(1.0, rel=0.01)
+    assert composition.quadratic_ms_per_token2 == pytest.approx(1e-3, rel=0.01)
+    assert composition.quadratic_share > 0.99
+    assert composition.worst_residual < 0.01
+
+
+def row(tokens_side, *, steps=4, stages, **changes) -> SweepRow:
+    point = SweepPoint(width=tokens_side, height=16, steps=steps)
+    return SweepRow(
+        id=point.id, point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages, step_ms=1.0,
+        width=tokens_side, height=16, steps=steps, **changes,
+    )  # fmt: skip
+
+
+def test_the_crossover_is_where_the_curves_meet() -> None:
+    """Linear 100 n against quadratic n^2: the second takes over at 100 tokens."""
+    rows = [
+        row(16 * n, stages={"TextEncodingStage": 100.0 * n, "DenoisingStage": float(n * n)})
+        for n in (10, 50, 200, 1000)
+    ]
+    (crossover,) = sweep_report(rows).crossovers
+    assert (crossover.before, crossover.after, crossover.within) == (
+        "TextEncodingStage",
+        "DenoisingStage",
+        True,
+    )
+    assert crossover.tokens == pytest.approx(100.0)
+
+
+def test_untrusted_and_failed_rows_are_in_no_fit() -> None:
+    """A wrong number does not bend a curve; it is named instead."""
+    good = [row(16 * n, stages={"DenoisingStage": float(n)}) for n in (1, 2, 4)]
+    bad = row(16 * 8, stages={"DenoisingStage": 1e6}, untrusted=("enqueue times",))
+    report = sweep_report([*good, bad])
+    assert next(fit for fit in report.fits if fit.series == "DenoisingStage").exponent == pytest.approx(1.0)
+    assert any("enqueue times" in text for text in report.warnings)
+
+
+def test_a_law_needs_two_sizes() -> None:
+    """One size, or a time of zero, gives no exponent rather than a made-up one; two give no error."""
+    assert power_law([CurvePoint(x=1, ms=1)] * 3, series="s", against="tokens", group="") is None
+    points = [CurvePoint(x=1, ms=0), CurvePoint(x=2, ms=1)]
+    assert power_law(points, series="s", against="tokens", group="") is None
+    two = power_law([CurvePoint(x=1, ms=3), CurvePoint(x=2, ms=6)], series="s", against="tokens", group="")
+    assert (two.exponent, two.exponent_error) == (pytest.approx(1.0), None)
+
+
+def test_tokens_of_pictures_and_videos() -> None:
+    """1024 x 1024 is 4,096 tokens; Wan's 81 frames of 1280 x 720 are the 75,600 of facts 6.4."""
+    assert tokens_of(row(1024, stages={}, **{})) == 64
+    video = SweepRow(id="x", point=SweepPoint(), status="ok", width=1280, height=720, frames=81)
+    assert tokens_of(video) == 75_600
+    assert tokens_of(SweepRow(id="x", point=SweepPoint(), status="ok")) is None
+
+
+def test_the_views_show_every_point(tmp_path, golden) -> None:
+    """Terminal, page and JSON hold the failed point too; the page draws its curves itself."""
+    grid = Grid(resolutions=((256, 13), (256, 256), (512, 256), (512, 512), (1024, 1024)), steps=(4, 8))
+    report = sweep_report(run(tmp_path, grid), missing=1)
+    golden("sweep.txt", render_sweep_terminal(report))
+    page = render_sweep_html(report)
+    assert page.count("<svg") == len({(fit.group, fit.against) for fit in report.fits})
+    assert "OUT OF MEMORY" in page
+    assert "<script" not in page
+    assert '"out_of_memory"' in render_sweep_json(report)
+
+
+def test_hostile_flags_stay_text_in_the_page() -> None:
+    """A variant's text cannot become markup, not even inside the drawing."""
+    bad = "</svg><script>x</script>"
+    rows = [row(16 * n, stages={bad: float(n)}) for n in (1, 2, 4)]
+    page = render_sweep_html(sweep_report(rows))
+    assert "<script>" not in page
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--steps", "4,x", "--", "generate", "--prompt", "p"],
+        ["--resolutions", "64", "--", "generate", "--prompt", "p"],
+        ["--steps", "4"],
+        ["--steps", "4", "--", "generate"],
+        ["--steps", "4", "--vs", "--no-such-flag", "--", "generate", "--prompt", "p"],
+        ["--prompts", "none.txt", "--", "generate"],
+        ["--steps", "4", "--", "generate", "--prompt", "p", "--profile"],
+    ],
+)
+def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, arguments) -> None:
+    """Bad axes, a missing call, unknown flags: one line before anything is loaded."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *arguments]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
