@@ -154,13 +154,9 @@ class ActiveCall:
 
     def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""
-<<<<<<< HEAD
-        self.events.append((known, False, self.clock.mark(), detail))
+        self._flat += (known, False, self.clock.mark(), detail)
         if self.ranges is not None:
             self.ranges.after(known)
-=======
-        self._flat += (known, False, self.clock.mark(), detail)
->>>>>>> main
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.

@@ -167,7 +167,7 @@ class NvtxRanges:
             wanted = starts_step and self._next_step in self._capture.steps
         else:
             wanted = (stage or self._stage) == self._capture.stage
-        if wanted is not self._gate_open:
+        if wanted is not self._gate_open and self._may_wait():
             # A range that began before the capture would not be in it: cut it here.
             cut = self._open
             for _ in range(len(cut)):
@@ -176,6 +176,13 @@ class NvtxRanges:
             self._call.pause(what, self._open_gate if wanted else self._close_gate)
             for name in cut:
                 self._marker.push(name)
+
+    def _may_wait(self) -> bool:
+        """Whether the device may be waited for: not while a CUDA graph is being captured."""
+        probe = self._call.clock.mark()
+        if probe is not None:
+            self._call.clock.release([probe])
+        return probe is not None
 
     def _open_gate(self) -> None:
         if self._gate is not None and not self._gate_done:

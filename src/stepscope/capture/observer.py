@@ -135,26 +135,12 @@ class CallInProgress:
         """End the observation, however the call ended, and freeze what was seen."""
         ACTIVE.reset(self._token)
         try:
-<<<<<<< HEAD
-            self._clock.synchronise()
-        except RuntimeError as failure:  # a device that has failed fails again when waited for
-            reason = reason or f"the device failed: {failure}"
-        ends = ThreeEnds(
-            start_ns=self._start_ns,
-            returned_ns=returned_ns,
-            device_done_ns=self._clock.now_ns(),
-            on_host_ns=self._on_host(result) if reason is None else None,
-        )
-        if self._window is not None:
-            self._window.end()
-        if self.call.ranges is not None:
-            self.call.ranges.close()
-=======
             ends, end, failure = self._end(None if error is not None else result)
         finally:
             if self._window is not None:
                 self._window.end()
->>>>>>> main
+            if self.call.ranges is not None:
+                self.call.ranges.close()
         self._memory.end()
         reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
         recording = freeze(

@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
-<<<<<<< HEAD
 from stepscope.capture.nvtx_marker import NvtxRequest
-from stepscope.model.run import Environment, OutsideRun, Warmup
-=======
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
->>>>>>> main
 from stepscope.model.vocabulary import Outside
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
@@ -41,11 +37,7 @@ class _Session:
     loaded: Loaded
     environment: Environment
     listener: Listener
-<<<<<<< HEAD
-    loading: OutsideRun
     nvtx: NvtxRequest | None = None
-=======
->>>>>>> main
 
 
 def generate(
@@ -66,7 +58,9 @@ def generate(
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
-    nvtx = requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)
+    requested_nvtx(
+        asked=options.nvtx, layers=options.layerwise_nvtx
+    )  # what is missing is said before loading
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
     loading = _outside(Outside.MODEL_LOADING, begin)
@@ -88,11 +82,7 @@ def generate_with(
         loaded=loaded,
         environment=replace(read_environment(loaded.device), commit=commit_here()),
         listener=listener,
-<<<<<<< HEAD
-        loading=_outside(Outside.MODEL_LOADING, begin),
-        nvtx=nvtx,
-=======
->>>>>>> main
+        nvtx=requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx),
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)

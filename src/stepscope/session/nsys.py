@@ -133,7 +133,7 @@ def _told_apart(found: tuple[Diagnosis, ...], plan: NsysPlan) -> tuple[Diagnosis
         return found
     if probe_ranges(plan.tool).recorded is not False:
         return found
-    text = f"nsys {plan.tool.version} cannot see ranges of this Python's nvtx package, which open the capture."
+    text = f"nsys {plan.tool.version} sees no ranges of this Python's nvtx package, which open the capture."
     return (Diagnosis(id="nvtx_too_new", text=text, remedy=NVTX_REMEDY, fatal=True),)
 
 
