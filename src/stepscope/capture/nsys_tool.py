@@ -21,7 +21,7 @@ INSTALL_REMEDY = (
     "Install Nsight Systems: on Debian `apt-get install nsight-systems` (component non-free), on Ubuntu and "
     "RHEL `nsight-systems-cli` from NVIDIA's CUDA repository, or the CUDA toolkit; or give --nsys PATH."
 )
-_FLAG = re.compile(r"^\s+(?:(-\w), )?(--[a-z][\w-]*)(\[[\w|]+\])?", re.MULTILINE)
+_FLAG = re.compile(r"^\s*(?:(-\w), )?(--[a-z][\w-]*)(\[[\w|]+\])?", re.MULTILINE)
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
 _TIMEOUT_S = 60
 

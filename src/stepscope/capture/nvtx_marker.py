@@ -22,7 +22,7 @@ class NvtxMarker:
     def __init__(self) -> None:
         if importlib.util.find_spec("nvtx") is None:
             raise RunFailedError(
-                "NVTX ranges need the nvtx package.", remedy='Install it: pip install "nvtx>=0.2.10,<0.2.13"'
+                "NVTX ranges need the nvtx package.", remedy='Install it: pip install "nvtx<0.2.12"'
             )
         import nvtx
 

@@ -58,6 +58,7 @@ class NvtxRanges:
         self._capture = capture
         self._gate = gate
         self._gate_open = False
+        self._open_since = 0
         self._gate_done = gate is None or gate.spent
         self._open: list[str] = []  # names of open ranges, outermost first
         self._calls: list[tuple[Known, int]] = []  # open known calls and how many ranges each has opened
@@ -188,12 +189,14 @@ class NvtxRanges:
         if self._gate is not None and not self._gate_done:
             self._gate_open = True
             self._gate.open()
+            self._open_since = self._call.clock.now_ns()
 
     def _close_gate(self) -> None:
         """The device is drained by who calls this, so that no work of the window is lost."""
         if self._gate is not None and self._gate_open:
             self._gate_open = False
             self._gate_done = True
+            self._call.profiled.append((self._open_since, self._call.clock.now_ns()))
             self._gate.close()
 
     def _push(self, name: str) -> None:

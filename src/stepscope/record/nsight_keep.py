@@ -22,6 +22,13 @@ _ENVIRONMENT_ROWS = (
     ("EXPORT_META_DATA", "name", "EXPORT_USER"),
 )
 """Table, column and pattern (SQL's LIKE, which ignores case) of rows that hold environment variables."""
+_ENVIRONMENT_STRINGS = """
+    UPDATE StringIds SET value = '' WHERE instr(CAST(value AS BLOB), x'3d') > 0 AND (
+        instr(CAST(value AS BLOB), x'00') > 0 OR value GLOB '[A-Z_][A-Z_]*=*' AND value NOT GLOB '*[ (]*=*'
+    )
+"""
+"""nsys reads the environment of every process of the machine into its strings, one variable after the other
+with a NUL between: no kernel or range is called like that. A lone variable looks like NAME=."""
 
 
 def keep_export(report: Path, database: Path, *, nsys: str | None = None) -> ExportFacts:
@@ -41,7 +48,7 @@ def keep_export(report: Path, database: Path, *, nsys: str | None = None) -> Exp
 
 
 def remove_environment(database: Path) -> int:
-    """Delete every environment row, and their bytes from the file; the number of rows deleted."""
+    """Delete every environment row, and their bytes from the file; the number of rows deleted or emptied."""
     connection = sqlite3.connect(database, isolation_level=None)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -54,6 +61,8 @@ def remove_environment(database: Path) -> int:
             if table in present:
                 statement = f'DELETE FROM "{table}" WHERE "{column}" LIKE ?'  # noqa: S608  # fixed names
                 deleted += connection.execute(statement, (pattern,)).rowcount
+        if "StringIds" in present:
+            deleted += connection.execute(_ENVIRONMENT_STRINGS).rowcount
         connection.execute("VACUUM")
     except sqlite3.Error as error:
         raise UnreadableInputError(f"{database} is no usable export: {error}.") from error

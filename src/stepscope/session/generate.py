@@ -58,9 +58,7 @@ def generate(
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
-    requested_nvtx(
-        asked=options.nvtx, layers=options.layerwise_nvtx
-    )  # what is missing is said before loading
+    requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)  # complain before loading
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
     loading = _outside(Outside.MODEL_LOADING, begin)

@@ -105,6 +105,7 @@ def profile_under_nsys(plan: NsysPlan, *, ended: Callable[[NsysRun], None] = lam
     expected = expected_report(plan.line, plan.request)
     if expected is not None:
         check_writable(expected.parent)
+        expected.parent.mkdir(parents=True, exist_ok=True)  # nsys does not make it
     run = run_nsys(plan.line, plan.request)
     ended(run)
     report = run.report or next((path for path in run.elsewhere if path.suffix == ".nsys-rep"), None)
