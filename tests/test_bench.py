@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from stepscope.analyse.bench import drift, notes, order_of
 from stepscope.analyse.bench_results import BenchRun, GpuState
 from stepscope.analyse.compare_results import Verdict
-from stepscope.capture.gpu_watch import GpuSample, GpuWatch
+from stepscope.capture.gpu_watch import GpuSample, GpuWatch, nvml_sampler
 from stepscope.cli import main
 from stepscope.model.errors import RunFailedError
 from stepscope.render.bench_views import (
@@ -142,6 +143,44 @@ def test_samples_become_a_state() -> None:
     assert gpu_state([]) is None
 
 
+class FakeNvml(types.ModuleType):
+    """An NVML that knows clocks and throttling of one GPU and fails for its temperature."""
+
+    class NVMLError(Exception):
+        pass
+
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        if uuid != "GPU-1":
+            raise self.NVMLError
+        return "handle"
+
+    def nvmlDeviceGetClockInfo(self, handle, kind):
+        return 1980
+
+    def nvmlDeviceGetTemperature(self, handle, kind):
+        raise self.NVMLError
+
+    def nvmlDeviceGetPowerUsage(self, handle):
+        return 650_000
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
+        return 0x1 | 0x4 | 0x40
+
+
+def test_nvml_readings_and_what_it_will_not_tell(monkeypatch) -> None:
+    """Bits become reasons, idle is none, a failing reading is missing, an unknown GPU has no sampler."""
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml("pynvml"))
+    sample = nvml_sampler("GPU-1")()
+    assert (sample.sm_mhz, sample.power_w, sample.temperature_c) == (1980, 650.0, None)
+    assert sample.throttled_by == ("power cap", "hardware thermal slowdown")
+    assert nvml_sampler("GPU-2") is None
+
+
 def test_the_watch_samples_while_others_work(tmp_path) -> None:
     """Samples are taken on a thread of their own and found again by time."""
     times = iter(range(10_000))
@@ -149,6 +188,11 @@ def test_the_watch_samples_while_others_work(tmp_path) -> None:
         while len(watch.between(0, 10_000)) < 2:
             pass
     assert [sample.at_ns for sample in watch.between(1, 1)] == [1]
+
+
+def test_the_terminal_view(tmp_path, golden) -> None:
+    """Verdict, notes, tables, the runs in their order, the drift check."""
+    golden("bench.txt", render_bench_terminal(run(tmp_path, base=1.0, slower=1.2)))
 
 
 def test_every_view_shows_runs_and_drift(tmp_path) -> None:

@@ -171,6 +171,26 @@ def test_a_run_folder_is_compared_by_its_dumps(write, tmp_path, capsys) -> None:
     assert main(["compare", "one", "empty"]) == 2
 
 
+@pytest.mark.parametrize("chosen", ["terminal", "json", "md", "html"])
+def test_lone_surrogates_break_no_view(write, capsys, chosen) -> None:
+    """JSON may hold half a surrogate pair: it is shown as an escape in every format."""
+    document = sglang_json([350.0] * 5)
+    document["steps"][0]["name"] = document["meta"]["prompt"] = "bad \ud800 name"
+    name = write("a.json", document)
+    assert main(["compare", name, name, "--format", chosen]) == 0
+    assert "name" in capsys.readouterr().out
+
+
+def test_steps_that_begin_anew_are_aligned_by_position(write, capsys) -> None:
+    """Two denoising stages that both count from 0 are four steps, not two."""
+    document = sglang_json([350.0, 351.0, 352.0, 353.0])
+    for position, step in enumerate(document["denoise_steps_ms"]):
+        step["step"] = position % 2
+    name = write("a.json", document)
+    assert main(["compare", name, name, "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["comparisons"][0]["steps"]) == 4
+
+
 def test_nothing_of_a_terminal_escape_gets_through(write, capsys) -> None:
     """A stage name cannot move the cursor."""
     document = sglang_json([350.0] * 5)

@@ -134,6 +134,14 @@ def test_rules_on_findings_of_the_trace() -> None:
         assert not gate(summary, budgets, ranks=[rank_with(broken)]).passed
 
 
+def test_a_synchronisation_found_in_a_real_trace_breaks_the_rule(here, shared_traces, capsys) -> None:
+    """Block-level offload without a stream waits in every step; the compiled run does not have to."""
+    (here / "budgets.toml").write_text("[default]\ntotal_ms = 9999\n[rules]\nno_sync_in_loop = true\n")
+    trace = shared_traces / "qwen_image_4layer_group_offload.trace.json.gz"
+    assert main(["gate", "--budget", "budgets.toml", "perf.json", "--trace", str(trace)]) == 1
+    assert "cudaMemcpyAsync" in capsys.readouterr().out
+
+
 def entry(total_ms, *, good=True, cohort="c"):
     return HistoryEntry(cohort=cohort, request_id="r", total_ms=total_ms, good=good)
 
@@ -228,6 +236,16 @@ def test_junit_and_annotations_of_a_failed_gate(here, capsys) -> None:
     assert "80.0 ms against a budget of 60.0 ms" in failure.get("message")
     out = capsys.readouterr().out
     assert "::error title=stepscope gate%3A stage DecodingStage::perf.json on NVIDIA H200" in out
+
+
+def test_a_lone_surrogate_breaks_neither_views_nor_history(here) -> None:
+    """A request id with half a surrogate pair is written as an escape everywhere."""
+    (here / "perf.json").write_text(json.dumps(stepscope_json([350.0] * 10, request_id="\ud800")))
+    (here / "budgets.toml").write_text("[default]\ntotal_ms = 9999\n")
+    call = ["gate", "--budget", "budgets.toml", "--history", "h.jsonl", "--record", "perf.json"]
+    for chosen in ("terminal", "json", "md", "junit", "github"):
+        assert main([*call, "--format", chosen]) == 0
+    assert len(read_lines(here / "h.jsonl", HistoryEntry)) == 5
 
 
 def test_json_keeps_its_schema(here, capsys) -> None:

@@ -91,7 +91,20 @@ def test_nan_is_no_number(tmp_path) -> None:
     assert "total_duration_ms is missing" in dump.warnings
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"traceEvents": []}', '{"a": 1}', "\x00\x01", "null"])
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400])
+def test_numbers_beyond_a_float_are_no_numbers(tmp_path, number) -> None:
+    """An overflowing literal is left out like NaN, not read as infinity."""
+    text = json.dumps(sglang_json([10.0, 11.0])).replace("11.0", number)
+    path = tmp_path / "big.json"
+    path.write_text(text)
+    dump = read_perf_dump(path)
+    assert [step.duration_ms for step in dump.denoise_steps_ms] == [10.0]
+    assert dump.warnings
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, "[1, 2]", '{"traceEvents": []}', '{"a": 1}', "\x00\x01", "null"]
+)
 def test_other_files_are_refused_with_a_remedy(tmp_path, text) -> None:
     """What is not a perf dump is an UnreadableInputError that says what to give instead."""
     path = tmp_path / "x.json"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def run(folder, grid, **changes):
 
 def test_the_grid_is_every_combination_once() -> None:
     """Two prompts, three sizes, two step counts: twelve points, equal ones only once."""
-    assert len({point.id for point in TWELVE.points()}) == 12
+    assert len(TWELVE.points()) == 12
     assert len(Grid(steps=(4, 4, 8)).points()) == 2
     assert Grid().points() == (SweepPoint(),)
 
@@ -88,6 +89,17 @@ def test_finished_points_are_never_repeated(tmp_path) -> None:
     larger = run(tmp_path, Grid(resolutions=((256, 13), (256, 256), (512, 512))))
     assert len(larger) == 3
     assert len(read_lines(tmp_path / "sweep.jsonl", SweepRow)) == 4
+
+
+def test_rows_of_another_call_are_not_taken_for_ours(tmp_path) -> None:
+    """The same grid over other flags of generate, in the same folder, is measured anew."""
+    grid = Grid(steps=(4, 8))
+    run(tmp_path, grid)
+    asked = options(tmp_path, grid)
+    other = replace(asked, flags=lambda point: {**flags_of(point), "slow": 2.0})
+    rows = sweep(other, LocalExecutor(other.runner), Silent())
+    assert len(read_lines(tmp_path / "sweep.jsonl", SweepRow)) == 4
+    assert rows[0].step_ms == pytest.approx(2 * run(tmp_path, grid)[0].step_ms)
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path) -> None:
@@ -139,7 +151,8 @@ def test_a_sweep_killed_twice_has_exactly_its_twelve_points(tmp_path) -> None:
     final = rows_in(path)
     assert final[: len(kept[1])][: len(kept[0])] == kept[0]
     rows = read_lines(path, SweepRow)
-    assert sorted(row.id for row in rows) == sorted(point.id for point in TWELVE.points())
+    assert len({row.id for row in rows}) == len(rows) == 12
+    assert {row.point for row in rows} == set(TWELVE.points())
     assert [row.status for row in rows] == ["ok"] * 12
 
 
@@ -161,7 +174,7 @@ def test_planted_laws_are_found(tmp_path) -> None:
 def row(tokens_side, *, steps=4, stages, **changes) -> SweepRow:
     point = SweepPoint(width=tokens_side, height=16, steps=steps)
     return SweepRow(
-        id=point.id, point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages, step_ms=1.0,
+        id=str(point), point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages, step_ms=1.0,
         width=tokens_side, height=16, steps=steps, **changes,
     )  # fmt: skip
 
@@ -245,3 +258,22 @@ def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, ar
     assert main(["sweep", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_real_pipeline_in_a_sweep(tmp_path, monkeypatch, capsys) -> None:
+    """The embedded pipeline over two sizes: rows, page, and nothing left to do the second time."""
+    monkeypatch.chdir(tmp_path)
+    call = ["sweep", "--resolutions", "64x64,128x64", "--steps", "1", "--repeats", "1", "--dir", "s"]
+    call += ["--", "generate", "--prompt", "a logo"]
+    assert main(call) == 0
+    rows = read_lines(tmp_path / "s" / "sweep.jsonl", SweepRow)
+    assert [(row.status, row.width, row.height, row.steps) for row in rows] == [
+        ("ok", 64, 64, 1),
+        ("ok", 128, 64, 1),
+    ]
+    assert all(row.first_use_ms is not None and row.random_weights for row in rows)
+    assert (tmp_path / "s" / "sweep.html").exists()
+    capsys.readouterr()
+    assert main(call) == 0
+    assert "2 of 2 points are there already" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from stepscope.analyse.compare_results import Difference, Severity, Side
-from stepscope.analyse.results import RankReport, RunSummary, Trust
+from stepscope.analyse.results import RankReport, RunSummary, StepTime, Trust
 
 CLOCK_TOLERANCE = 0.05
 """GPU clocks wander by a few percent from reading to reading."""
@@ -59,12 +59,12 @@ def observe(summary: RunSummary) -> Observation:
         path=summary.path or summary.request_id,
         total_ms=summary.total_ms,
         stages=_summed((stage.name, stage.duration_ms) for stage in summary.stages),
-        steps={step.index: step.duration_ms for step in summary.steps},
+        steps={index: step.duration_ms for index, step in _numbered(summary.steps)},
         facts=_facts_of(summary),
         trust=summary.trust,
         peak_memory_bytes=summary.peak_memory_bytes,
         untypical_steps=frozenset(
-            step.index for step in summary.steps if step.traced or step.profiler_warmup
+            index for index, step in _numbered(summary.steps) if step.traced or step.profiler_warmup
         ),
     )
 
@@ -150,6 +150,14 @@ def _facts_of(summary: RunSummary) -> dict[str, str]:
     if "warmup.requests" in workload:
         facts["warmed up"] = "no" if workload["warmup.requests"] == "0" else "yes"
     return {key: value for key, value in facts.items() if key not in _LEFT_OUT}
+
+
+def _numbered(steps: Sequence[StepTime]) -> list[tuple[int, StepTime]]:
+    """Steps by their index, or by position where a recorder began anew with every denoising stage."""
+    indices = [step.index for step in steps]
+    if len(set(indices)) < len(indices):
+        indices = list(range(len(steps)))
+    return list(zip(indices, steps, strict=True))
 
 
 def _summed(parts: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -104,7 +104,7 @@ def fails_above(comparison: Comparison, limit: float) -> str | None:
         return f"{comparison.new.label}: no verdict ({total.reason})"
     certain = comparison.basis is Basis.THRESHOLDS or total.verdict is Verdict.WORSE
     if total.change > limit and certain:
-        return f"{comparison.new.label}: {total.change:+.1%} end to end, more than the {limit:.1%} allowed"
+        return f"{comparison.new.label}: {total.change:+.1%} {total.name}, more than the {limit:.1%} allowed"
     return None
 
 

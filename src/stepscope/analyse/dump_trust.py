@@ -18,9 +18,6 @@ from stepscope.model.vocabulary import ClockKind
 TOLERANCE = 0.02
 """What may disagree without a word (design, rules of truth 2)."""
 
-UNACCOUNTED_LIMIT = 0.05
-"""Share of the total that may lie in no stage: it is a row of its own and misleads nobody."""
-
 SLACK_MS = 2.0
 """Below this, a difference is that of Python code between two timers, not a contradiction."""
 
@@ -28,7 +25,7 @@ ENQUEUE_SHARE = 0.6
 ENQUEUE_STEPS = 3
 """Published enqueue dumps: step 0 or 1 at 0.15 to 0.36 of the plateau, which the fourth step has reached."""
 
-LOOP_SHARE = 0.75
+LOOP_SHARE = 0.6
 """Steps that sum to less of their stage were not timed to their end. A truthful CPU run leaves 5 %."""
 
 INVISIBLE_DECODE = 0.02
@@ -78,7 +75,7 @@ def total_exceeds_stages(dump: PerfDump) -> str | None:
     total = dump.total_duration_ms
     moved = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
     missing = total - moved - sum(stage.duration_ms for stage in stages)
-    if stages and total > 0 and missing > max(UNACCOUNTED_LIMIT * total, SLACK_MS):
+    if stages and total > 0 and _beyond(missing, total):
         return f"{_ms(missing)} of the total of {_ms(total)} ({missing / total:.0%}) is in no stage"
     return None
 
@@ -109,7 +106,7 @@ def steps_far_below_stage(dump: PerfDump) -> str | None:
 def first_steps_are_enqueue_times(dump: PerfDump) -> str | None:
     """Tiny first steps rising to a plateau: the time to enqueue work, not to do it."""
     steps = _alike(dump)
-    if _knows_device_time(dump) or len(steps) < ENQUEUE_STEPS + 1:
+    if _knows_device_time(dump) or _several_loops(dump) or len(steps) < ENQUEUE_STEPS + 1:
         return None
     plateau = median(step.duration_ms for step in steps)
     short = [step.step for step in steps if step.duration_ms < ENQUEUE_SHARE * plateau]
@@ -137,7 +134,7 @@ def decode_is_invisible(dump: PerfDump) -> str | None:
 def profiler_charged_to_steps(dump: PerfDump) -> str | None:
     """One or two huge steps after the traced window: the profiler's stop and its export, timed as steps."""
     steps = dump.denoise_steps_ms
-    if _knows_device_time(dump) and not any(step.traced for step in steps):
+    if not any(step.traced for step in steps) and (_knows_device_time(dump) or _several_loops(dump)):
         return None
     usual = median(step.duration_ms for step in steps) if steps else 0.0
     huge = [
@@ -187,6 +184,11 @@ def denoising_ms(dump: PerfDump) -> float | None:
 def _holds_steps(name: str) -> bool:
     # SGLang's names: DenoisingStage, DmdDenoisingStage, LTX2RefinementStage, ...; not BeforeDenoisingStage.
     return ("Denoising" in name and "BeforeDenoising" not in name) or "Refinement" in name
+
+
+def _several_loops(dump: PerfDump) -> bool:
+    """Whether steps of several denoising stages follow each other: theirs may differ in size."""
+    return sum(_holds_steps(stage.name) for stage in stage_times(dump)) > 1
 
 
 def _are_where_a_profiler_stops(positions: Sequence[int], steps: Sequence[DumpStep]) -> bool:

@@ -74,7 +74,7 @@ def _significance(row: Row, p_value: float, alpha: float) -> tuple[Verdict, str]
         return Verdict.NO_CHANGE, f"below {NEGLIGIBLE:.1%}, which is not worth a verdict"
     if change * (row.new.mean - row.base.mean) <= 0:
         return Verdict.NO_CHANGE, "median and mean disagree about the direction: outliers"
-    return _direction(change), f"p = {p_value:.2g}" if p_value > 0 else "does not vary from run to run"
+    return _direction(change), f"p = {p_value:.2g}" if p_value > 0 else "does not vary"
 
 
 def _by_threshold(row: Row, run_ms: float) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
 SWEEP_SCHEMA_VERSION = 1
@@ -21,12 +20,6 @@ class SweepPoint:
     variant: str = ""  # further flags
 
     @property
-    def id(self) -> str:
-        """A name that the same combination always has."""
-        parts = (self.prompt, self.width, self.height, self.steps, self.frames, self.variant)
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
-
-    @property
     def label(self) -> str:
         """The combination in a few words."""
         words = [
@@ -42,7 +35,7 @@ class SweepPoint:
 class SweepRow:
     """What came of one point. ``status``: ok, failed or out_of_memory."""
 
-    id: str
+    id: str  # the same for the same flags of generate, whatever grid they come from
     point: SweepPoint
     status: str
     error: str = ""

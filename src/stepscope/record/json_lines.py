@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from stepscope.model.encodable import encodable
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.atomic import cannot_write
 
@@ -50,11 +51,18 @@ def append_line(path: Path, entry: object) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
-            stream.write(_mended(path, stream.tell()) + msgspec.json.encode(entry) + b"\n")
+            stream.write(_mended(path, stream.tell()) + _line(entry) + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def _line(entry: object) -> bytes:
+    try:
+        return msgspec.json.encode(entry)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(encodable(msgspec.to_builtins(entry)))
 
 
 def _mended(path: Path, size: int) -> bytes:

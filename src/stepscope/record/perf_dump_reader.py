@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -35,9 +36,13 @@ def read_perf_dumps(path: Path) -> tuple[PerfDump, ...]:
     """
     text = _text_of(path)
     try:
-        document = json.loads(text, parse_constant=lambda _: None)
+        document = _parsed(text)
     except ValueError as whole:
         return _from_lines(text, path, whole)
+    except RecursionError as error:
+        raise UnreadableInputError(
+            f"{path} is nested too deeply to be a perf dump.", remedy="Is it the right file?"
+        ) from error
     entries = document if isinstance(document, list) else [document]
     return tuple(perf_dump_from_json(entry, origin=str(path)) for entry in entries)
 
@@ -101,13 +106,23 @@ def _text_of(path: Path) -> str:
         raise UnreadableInputError(f"{path} is not text.", remedy="Give a perf dump (JSON).") from error
 
 
+def _parsed(text: str) -> Any:
+    """JSON in which NaN, infinities and numbers beyond a float's range are null: no number at all."""
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
 def _from_lines(text: str, path: Path, whole: ValueError) -> tuple[PerfDump, ...]:
     """The runs of a performance.log; a last line cut off by a killed writer is left out."""
     lines = [line for line in text.splitlines() if line.strip()]
     dumps: list[PerfDump] = []
     for number, line in enumerate(lines, start=1):
         try:
-            document = json.loads(line, parse_constant=lambda _: None)
+            document = _parsed(line)
         except ValueError:
             if number == len(lines) and dumps:
                 break
@@ -157,11 +172,11 @@ def _value_of(field: dataclasses.Field[Any], document: dict[str, Any], warnings:
     if get_origin(hint) is tuple and isinstance(raw, list):
         item = get_args(hint)[0]
         return tuple(_usable(raw, item, field.name, warnings))
-    try:
-        return msgspec.convert(raw, hint, strict=False)
-    except msgspec.ValidationError as error:
-        warnings.append(f"{field.name} cannot be used: {error}")
+    converted = _convert(raw, hint)
+    if isinstance(converted, msgspec.ValidationError):
+        warnings.append(f"{field.name} cannot be used: {converted}")
         return blank
+    return converted
 
 
 def _blank_of(field: dataclasses.Field[Any]) -> Any:
@@ -183,3 +198,5 @@ def _convert(item: Any, kind: Any) -> Any:
         return msgspec.convert(item, kind, strict=False)
     except msgspec.ValidationError as error:
         return error
+    except OverflowError:
+        return msgspec.ValidationError("a number is too large")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from stepscope.analyse.bench_results import BENCH_SCHEMA_VERSION, BenchReport
 from stepscope.render.bench_tables import drift_sentence, runs_table
 from stepscope.render.compare_html import render_compare_html
 from stepscope.render.compare_markdown import markdown_table, render_compare_markdown
 from stepscope.render.compare_terminal import render_compare_terminal, render_table
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+from stepscope.render.json_text import json_schema, json_text
 
 
 def render_bench_terminal(report: BenchReport, *, width: int = 100, colour: bool = False) -> str:
@@ -36,10 +33,9 @@ def render_bench_html(report: BenchReport) -> str:
 
 def render_bench_json(report: BenchReport) -> str:
     """The bench as JSON with the names of ``bench_schema``, ending in a line feed."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return json_text(report)
 
 
 def bench_schema() -> dict[str, Any]:
     """The JSON Schema of ``render_bench_json``'s output, made from the types themselves."""
-    title = f"stepscope bench, schema version {BENCH_SCHEMA_VERSION}"
-    return {"$schema": _DIALECT, "title": title, **msgspec.json.schema(BenchReport)}
+    return json_schema(BenchReport, f"stepscope bench, schema version {BENCH_SCHEMA_VERSION}")

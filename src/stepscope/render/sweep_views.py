@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from markupsafe import Markup
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,6 +13,7 @@ from stepscope.analyse.sweep_results import SCALING_SCHEMA_VERSION, Fit, SweepRe
 from stepscope.render import sweep_tables as tables
 from stepscope.render.compare_markdown import markdown_table
 from stepscope.render.compare_terminal import printed
+from stepscope.render.json_text import json_schema, json_text
 from stepscope.render.names import visible
 from stepscope.render.page import page_table, render_page
 from stepscope.render.report_markdown import prose
@@ -21,7 +21,6 @@ from stepscope.render.svg_chart import Series, log_chart
 from stepscope.render.tables import Table
 from stepscope.render.terminal_grid import Layout, grid
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _CURVES_AT_MOST = 8
 
 
@@ -46,13 +45,12 @@ def render_sweep_markdown(report: SweepReport) -> str:
 
 def render_sweep_json(report: SweepReport) -> str:
     """The sweep as JSON with the names of ``sweep_schema``, ending in a line feed."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return json_text(report)
 
 
 def sweep_schema() -> dict[str, Any]:
     """The JSON Schema of ``render_sweep_json``'s output, made from the types themselves."""
-    title = f"stepscope sweep, schema version {SCALING_SCHEMA_VERSION}"
-    return {"$schema": _DIALECT, "title": title, **msgspec.json.schema(SweepReport)}
+    return json_schema(SweepReport, f"stepscope sweep, schema version {SCALING_SCHEMA_VERSION}")
 
 
 def render_sweep_html(report: SweepReport) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,12 @@ class PointTask:
     point: SweepPoint
     flags: Mapping[str, Any]  # of generate
     repeats: int  # measured runs, after the first use of a shape
+
+    @property
+    def id(self) -> str:
+        """A name that the same flags always have, so that rows of another call are not taken for ours."""
+        text = json.dumps(dict(self.flags), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,7 @@ class PointRunner:
         return self._worker
 
     def _run(self, worker: WorkerClient, task: PointTask, name: str) -> RunSummary:
-        dump = self._options.folder / "dumps" / f"{task.point.id}-{name}.json"
+        dump = self._options.folder / "dumps" / f"{task.id}-{name}.json"
         dump.unlink(missing_ok=True)  # of an attempt that was killed
         ours = {"perf_dump_path": str(dump), "warmup": False}  # the first use of a shape is our warm-up
         defaults = {"save_output": False, "output_path": str(self._options.folder / "outputs")}
@@ -140,7 +148,7 @@ def _row(
     steps = [run.step_statistics.median_ms for run in runs if run.step_statistics]
     peaks = [run.peak_memory_bytes for run in runs if run.peak_memory_bytes is not None]
     return SweepRow(
-        id=task.point.id,
+        id=task.id,
         point=task.point,
         status="ok",
         attempts=attempt,
@@ -165,7 +173,7 @@ def _row(
 
 def failed_row(task: PointTask, status: str, error: str, attempt: int) -> SweepRow:
     return SweepRow(
-        id=task.point.id,
+        id=task.id,
         point=task.point,
         status=status,
         error=error,

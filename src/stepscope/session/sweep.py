@@ -108,25 +108,25 @@ def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) ->
 
     """
     path = options.runner.folder / ROWS_FILE
-    points = options.grid.points()
+    tasks = [
+        PointTask(point=point, flags=options.flags(point), repeats=options.repeats)
+        for point in options.grid.points()
+    ]
     with _only_one(options.runner.folder):
         rows = _finished(read_lines(path, SweepRow), options)
-        left = [point for point in points if point.id not in rows]
-        done = len(points) - len(left)
+        left = [task for task in tasks if task.id not in rows]
+        if len(left) < len(tasks):
+            listener.doing(f"{len(tasks) - len(left)} of {len(tasks)} points are there already")
 
         def finished(row: SweepRow) -> None:
             append_line(path, row)
             rows[row.id] = row
-            listener.doing(f"{len(rows.keys() & {p.id for p in points})} of {len(points)}: {_said(row)}")
+            done = sum(task.id in rows for task in tasks)
+            listener.doing(f"{done} of {len(tasks)}: {_said(row)}")
 
-        if done:
-            listener.doing(f"{done} of {len(points)} points are there already")
-        tasks = [
-            PointTask(point=point, flags=options.flags(point), repeats=options.repeats) for point in left
-        ]
-        if tasks:
-            executor.run(tasks, finished)
-    return tuple(rows[point.id] for point in points if point.id in rows)
+        if left:
+            executor.run(left, finished)
+    return tuple(rows[task.id] for task in tasks if task.id in rows)
 
 
 def _finished(found: Sequence[SweepRow], options: SweepOptions) -> dict[str, SweepRow]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from stepscope.model.encodable import encodable
 from stepscope.model.errors import StepscopeError
 from stepscope.session.worker_messages import Command, Failure, Reply
 
@@ -78,7 +79,7 @@ def _failure(error: BaseException) -> Failure:
     memory = type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError)
     text = str(error) if isinstance(error, StepscopeError) else f"{type(error).__name__}: {error}"
     return Failure(
-        message=" ".join(text.split())[:500],
+        message=encodable(" ".join(text.split())[:500]),
         out_of_memory=memory,
         usable_after=memory or isinstance(error, StepscopeError),
     )
