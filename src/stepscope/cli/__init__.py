@@ -13,6 +13,7 @@ from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
+from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
@@ -22,6 +23,7 @@ from stepscope.model.errors import StepscopeError
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     ReportCommand(),
+    NsysCommand(),
     CompareCommand(),
     BenchCommand(),
     SweepCommand(),

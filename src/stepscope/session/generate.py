@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
+from stepscope.capture.nvtx_marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
 from stepscope.model.vocabulary import Outside
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
+from stepscope.session.nvtx import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
 from stepscope.session.trace_size import expected_size
 from stepscope.session.warmup import not_warmed_up, warm_up
@@ -35,6 +37,7 @@ class _Session:
     loaded: Loaded
     environment: Environment
     listener: Listener
+    nvtx: NvtxRequest | None = None
 
 
 def generate(
@@ -55,6 +58,7 @@ def generate(
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
+    requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)  # complain before loading
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
     loading = _outside(Outside.MODEL_LOADING, begin)
@@ -76,6 +80,7 @@ def generate_with(
         loaded=loaded,
         environment=replace(read_environment(loaded.device), commit=commit_here()),
         listener=listener,
+        nvtx=requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx),
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
@@ -94,7 +99,8 @@ def generate_with(
 
 def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
     options = session.options.warmup
-    wanted = session.options.measures if options.enabled is None else options.enabled
+    measures = session.options.measures or session.nvtx is not None
+    wanted = measures if options.enabled is None else options.enabled
     if not wanted:
         said_no = options.enabled is False
         return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
@@ -139,7 +145,9 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
-            options=ObserveOptions(trace=_trace_request(options, scratch), own_process=True),
+            options=ObserveOptions(
+                trace=_trace_request(options, scratch), own_process=True, nvtx=session.nvtx
+            ),
             call_id=number,
         )
         run = replace(

@@ -61,6 +61,8 @@ class GenerateFlags(TypedDict, total=False):
     perf_dump_path: str | Path
     warmup: bool
     warmup_steps: int
+    enable_nvtx: bool
+    enable_layerwise_nvtx_marker: bool
     # where the results go
     output_path: str | Path
     output_file_name: str
@@ -116,6 +118,8 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
         warmup=WarmupOptions(enabled=flags.get("warmup"), steps=flags.get("warmup_steps", 2)),
         output=_output(flags),
         show_progress=show_progress,
+        nvtx=flags.get("enable_nvtx", False),
+        layerwise_nvtx=flags.get("enable_layerwise_nvtx_marker", False),
     )
 
 
