@@ -18,6 +18,7 @@ from stepscope.model.vocabulary import Outside
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import Finished, keep
 from stepscope.session.nvtx import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
@@ -138,10 +139,18 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
     request_id = str(uuid.uuid4())
     session.listener.running(request_id, number, len(options.requests))
     arguments = call_arguments(loaded.pipeline, request, loaded.defaults)
-    with _scratch(places) as scratch:
+    interrupts = Interrupts()
+
+    def call() -> Any:
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+        with interrupts.allowed():
+            return loaded.pipeline(**arguments)
+
+    with interrupts.held_back(), _scratch(places) as scratch:
         observed = observe_call(
             loaded.pipeline,
-            lambda: loaded.pipeline(**arguments),
+            call,
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
@@ -157,15 +166,18 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
             outside=(*outside, *observed.run.outside),
             warnings=(*loaded.notes, *observed.run.warnings),
         )
-        return keep(
+        result = keep(
             Finished(
                 observed=replace(observed, run=run),
                 request=request,
                 loaded=loaded,
                 output=options.output,
                 places=places,
-            )
+            ),
+            interrupts,
         )
+    waiting = interrupts.pending()
+    return replace(result, error=result.error or waiting)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from stepscope.record.run_record import RUN_FILE, write_run
 from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
@@ -48,12 +49,18 @@ class _Kept:
         begin = time.perf_counter_ns()
         try:
             yield
-        except (StepscopeError, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
+        except (Exception, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
             self.failures.append(error)
-            self.add(warnings=(str(error) or "interrupted while a file was written",))
+            self.add(warnings=(_told(error),))
         if outside is not None:
             end = time.perf_counter_ns()
             self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted while a file was written"
+    return str(error) if isinstance(error, StepscopeError) else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +74,15 @@ class Finished:
     places: Destinations
 
 
-def keep(finished: Finished) -> GenerateResult:
+def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
     kept = _Kept(run=observed.run)
     if observed.error is None:
-        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
             _keep_outputs(kept, finished)
     if places.traces is not None:
-        with kept.guarded(Outside.TRACE_EXPORT):
+        with kept.guarded(Outside.TRACE_EXPORT), interrupts.allowed():
             kept.add(traces=(_keep_trace(observed, kept.run, places.traces),))
     dump_path = _keep_records(kept, places)
     return GenerateResult(
