@@ -13,8 +13,8 @@ from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.observer import CallInProgress, Captured, Observer
+from stepscope.capture.tracing import RawTrace, Switching, TraceRequest
 from stepscope.capture.watching import Watch
-from stepscope.capture.window import RawTrace, TraceRequest
 from stepscope.model.run import Environment, Run, Workload
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "ObserveOptions",
     "ObservedCall",
     "RawTrace",
+    "Switching",
     "TraceRequest",
     "observe_call",
     "observing",
