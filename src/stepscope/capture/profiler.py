@@ -42,7 +42,9 @@ class Profiler:
         """How this one is kept to the window."""
         if self.request.all_stages or self.request.mapping:
             return Switching.WHOLE
-        return self.request.switching or (Switching.TOGGLE if self.lean else Switching.PAUSE)
+        if self.request.switching is not None:
+            return self.request.switching
+        return Switching.TOGGLE if self.lean and can_toggle() else Switching.PAUSE
 
     def start(self, *, collecting: bool = True) -> None:
         """Start recording. Raises RuntimeError if another profiler is at work."""
@@ -107,6 +109,13 @@ class Profiler:
             scope.__exit__(None, None, None)
             self.anchors.append((before, after))
         self.wall_anchors.append(Anchor(unix_ns=time.time_ns(), host_ns=time.perf_counter_ns()))
+
+
+def can_toggle() -> bool:
+    """Whether this torch can switch collection while a profiler is at work (2.6 and later)."""
+    import torch
+
+    return hasattr(torch._C._autograd, "_toggle_collection_dynamic")
 
 
 def start_without_operators(profile: Any) -> None:

@@ -30,7 +30,10 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallSequence:
-    """Calls of one thread in order. ``row``: in the launches, or in the operators where nothing is launched."""
+    """Calls of one thread in order.
+
+    ``row``: in the launches, or in the operators where nothing is launched.
+    """
 
     of_launches: bool
     row: I64
@@ -65,6 +68,9 @@ def call_sequence(trace: Trace, thread: int, vocabulary: Vocabulary) -> CallSequ
         token[first] = token[first] * _MULTIPLIER + work[rows]
         works[first] = True
     mine = np.flatnonzero(works & (launches.thread == thread))
+    if not len(mine) and works.any():  # the recorder names threads in another way
+        threads, counts = np.unique(launches.thread[works], return_counts=True)
+        mine = np.flatnonzero(works & (launches.thread == threads[counts.argmax()]))
     return CallSequence(of_launches=True, row=mine, at_ns=launches.start_ns[mine], token=token[mine])
 
 

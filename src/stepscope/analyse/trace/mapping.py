@@ -55,7 +55,7 @@ def map_sources(trace: Trace, marks: Sequence[Boundary], lines: LineLog) -> Sour
     """Make the map of a mapping pass. ``marks`` and ``lines`` are on the trace's clock."""
     vocabulary = Vocabulary()
     calls = call_sequence(trace, lines.thread, vocabulary)
-    operator = _operators_of(trace, calls, lines.thread)
+    operator = _operators_of(trace, calls)
     known = operator >= 0
     name, shapes = (
         np.where(known, column[np.maximum(operator, 0)], -1) if len(column) else operator
@@ -130,15 +130,13 @@ def _parts(calls: CallSequence, marks: Sequence[Boundary]) -> list[Part]:
     ]
 
 
-def _operators_of(trace: Trace, calls: CallSequence, thread: int) -> I64:
+def _operators_of(trace: Trace, calls: CallSequence) -> I64:
     """The row of the operator that made each call: an operator itself is its own."""
     if not calls.of_launches:
         return calls.row
     launches = trace.launches
-    place = HostPlaces(
-        launches.process[calls.row], np.full(len(calls.row), thread, np.int64), launches.start_ns[calls.row]
-    )
-    return operators_at(trace, place)
+    row = calls.row
+    return operators_at(trace, HostPlaces(launches.process[row], launches.thread[row], calls.at_ns))
 
 
 def _lines_of(calls: CallSequence, lines: LineLog) -> I32:

@@ -19,7 +19,7 @@ class Boundary:
 
 
 def boundaries(run: Run) -> list[Boundary]:
-    """Where each part of a run begins, by host time: a stage, a denoiser's call in a step, what follows it."""
+    """Where each part of a run begins, by host time: a stage, a denoiser's call, what follows it."""
     found: list[tuple[int, int, Boundary]] = []
     seen: dict[str, int] = {}
 

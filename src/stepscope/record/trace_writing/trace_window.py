@@ -94,7 +94,8 @@ class TraceClock:
     def at_all(self, host_ns: I64) -> I64:
         """``at`` for many, to within a nanosecond."""
         offset = np.interp(host_ns, self.host_ns, self.offset_ns - self.offset_ns[0])
-        return host_ns + self.offset_ns[0] + np.rint(offset).astype(np.int64)
+        trace_ns: I64 = host_ns + self.offset_ns[0] + np.rint(offset).astype(np.int64)
+        return trace_ns
 
     def intervals(self, host: Intervals) -> Intervals:
         """Intervals of the host's clock as intervals of the trace's."""
