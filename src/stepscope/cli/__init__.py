@@ -17,13 +17,17 @@ from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
+from stepscope.cli.slice import SliceCommand
 from stepscope.cli.sweep import SweepCommand
+from stepscope.cli.view import ViewCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     ReportCommand(),
     NsysCommand(),
+    SliceCommand(),
+    ViewCommand(),
     CompareCommand(),
     BenchCommand(),
     SweepCommand(),
