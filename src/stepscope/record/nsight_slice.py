@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.atomic import atomic_path
+from stepscope.record.nsight_keep import remove_environment
 from stepscope.record.trace_window import Intervals
 
 _DEVICE_TABLES = (
@@ -40,11 +41,11 @@ def slice_nsight(database: Path, output: Path, intervals: Sequence[tuple[int, in
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             _cut(connection, Intervals.union(intervals))
-            connection.execute("VACUUM")
         except sqlite3.Error as error:
             raise UnreadableInputError(f"{database} is a damaged SQLite database: {error}.") from error
         finally:
             connection.close()
+        remove_environment(temporary)  # no export that we write holds it; and the space is given back
 
 
 def _cut(connection: sqlite3.Connection, window: Intervals) -> None:

@@ -59,7 +59,7 @@ class View:
 
     def wait(self) -> None:
         """Return when the page has the trace (and, offline, has asked for nothing more for a while)."""
-        thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             self.server.served.wait()
