@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stepscope.analyse.cohort import Cohort, Observation
-from stepscope.analyse.compare import compare
-from stepscope.analyse.compare_results import Verdict
+from stepscope.analyse.comparison.cohort import Cohort, Observation
+from stepscope.analyse.comparison.compare import compare
+from stepscope.analyse.comparison.compare_results import Verdict
 from stepscope.record.perf_dump_reader import read_perf_dumps
 
 RUNS = 5

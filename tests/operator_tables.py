@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepscope.model.trace import Operators
-from stepscope.record.kineto import read_kineto
+from stepscope.record.kineto.reader import read_kineto
 
 
 class OperatorTable(NamedTuple):

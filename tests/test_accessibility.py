@@ -13,7 +13,7 @@ import pytest
 from html_page import Page
 from reports import EVERY, hostile
 from stepscope.analyse.results import Report
-from stepscope.render.report_html import render_html
+from stepscope.render.report.report_html import render_html
 
 
 @pytest.fixture(scope="module", params=[*EVERY, "hostile"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.assemble import assemble
+from stepscope.analyse.run.assemble import assemble
 from stepscope.model.recording import STAGE_OF, CallKind, Edge, Moment, Move, Recording
 from stepscope.model.run import Clock, Environment, Pause, Run, ThreeEnds, Workload
 from stepscope.model.vocabulary import ClockKind, CopyKind

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from stepscope.analyse.analysis import Analysis, analyse
-from stepscope.analyse.attribute import source_of
 from stepscope.analyse.report import analyse_trace
-from stepscope.analyse.source_policy import is_user_frame
+from stepscope.analyse.trace.analysis import Analysis, analyse
+from stepscope.analyse.trace.attribute import source_of
+from stepscope.analyse.trace.source_policy import is_user_frame
 from stepscope.model.trace import SourceLine
 from traces import TraceBuilder
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.bench import drift, notes, order_of
-from stepscope.analyse.bench_results import BenchRun, GpuState
-from stepscope.analyse.compare_results import Verdict
+from stepscope.analyse.comparison.bench import drift, notes, order_of
+from stepscope.analyse.comparison.bench_results import BenchRun, GpuState
+from stepscope.analyse.comparison.compare_results import Verdict
 from stepscope.capture.gpu_watch import GpuSample, GpuWatch, nvml_sampler
 from stepscope.cli import main
 from stepscope.model.errors import RunFailedError
-from stepscope.render.bench_views import (
+from stepscope.render.comparison.bench_views import (
     bench_schema,
     render_bench_html,
     render_bench_json,
@@ -25,7 +25,7 @@ from stepscope.render.bench_views import (
     render_bench_terminal,
 )
 from stepscope.session.bench import BenchOptions, Variant, bench, gpu_state
-from stepscope.session.worker_client import WorkerClient, WorkerDied
+from stepscope.session.sweeping.worker_client import WorkerClient, WorkerDied
 
 FAKE = (sys.executable, str(Path(__file__).parent / "fake_worker.py"), "0.01")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stepscope.analyse.categories import (
+from stepscope.analyse.kernels.categories import (
     CATEGORY_RULES,
     attention_family,
     category_of,
     gemm_dtype,
     is_compiled,
 )
-from stepscope.analyse.families import NAME_LIMIT
+from stepscope.analyse.kernels.families import NAME_LIMIT
 from stepscope.model.vocabulary import KernelCategory
 
 NAMES = Path(__file__).parent / "data" / "kernel_names.tsv"

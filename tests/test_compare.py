@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dumps import DATA, sglang_json, stepscope_json
-from stepscope.analyse.cohort import Cohort, observe
-from stepscope.analyse.compare import compare, fails_above, unlike, withhold_verdicts
-from stepscope.analyse.compare_results import Basis, Severity, Verdict
-from stepscope.analyse.statistics import ALPHA, holm, sample_of, welch
-from stepscope.analyse.summarise import summarise
+from stepscope.analyse.comparison.cohort import Cohort, observe
+from stepscope.analyse.comparison.compare import compare, fails_above, unlike, withhold_verdicts
+from stepscope.analyse.comparison.compare_results import Basis, Severity, Verdict
+from stepscope.analyse.comparison.statistics import ALPHA, holm, sample_of, welch
+from stepscope.analyse.run.summarise import summarise
 from stepscope.record.perf_dump_reader import perf_dump_from_json
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dumps import DATA, sglang_json, stepscope_json
 from stepscope.cli import main
-from stepscope.render.compare_json import compare_schema
+from stepscope.render.comparison.compare_json import compare_schema
 
 
 @pytest.fixture

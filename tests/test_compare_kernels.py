@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.compare_kernels import UNLISTED, compare_kernels
+from stepscope.analyse.comparison.compare_kernels import UNLISTED, compare_kernels
 from stepscope.analyse.results import CategoryRow, EngagedView, KernelRow, RankReport, StepRow
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepscope.analyse.engaged import engaged
 from stepscope.analyse.intervals import union
+from stepscope.analyse.kernels.engaged import engaged
 from stepscope.analyse.results import EngagedView
 from stepscope.model.trace import Trace
-from stepscope.record.kineto import read_kineto
+from stepscope.record.kineto.reader import read_kineto
 
 
 def busy_ns(trace: Trace) -> int:

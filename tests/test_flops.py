@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_tables import OperatorTable, Row, operators_of_file, shapes_text, table
-from stepscope.analyse.flop_formulas import FLOP_FORMULAS, Inputs, dtype_of, flops_of, parse_inputs
-from stepscope.analyse.flops import operator_dtypes, operator_flops
+from stepscope.analyse.kernels.flop_formulas import FLOP_FORMULAS, Inputs, dtype_of, flops_of, parse_inputs
+from stepscope.analyse.kernels.flops import operator_dtypes, operator_flops
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -9,19 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dumps import DATA, stepscope_json
-from stepscope.analyse.gate import budget_for, gate
-from stepscope.analyse.gate_results import GATE_SCHEMA_VERSION, Check, GateReport, GateResult, Outcome
+from stepscope.analyse.comparison.gate import budget_for, gate
+from stepscope.analyse.comparison.gate_results import (
+    GATE_SCHEMA_VERSION,
+    Check,
+    GateReport,
+    GateResult,
+    Outcome,
+)
 from stepscope.analyse.results import EngagedView, Finding, RankReport
-from stepscope.analyse.summarise import summarise
+from stepscope.analyse.run.summarise import summarise
 from stepscope.cli import main
 from stepscope.model.budget import Baseline, Budget, Budgets, GateRules, HistoryEntry
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.budget_reader import read_budgets
 from stepscope.record.json_lines import append_line, read_lines
 from stepscope.record.perf_dump_reader import perf_dump_from_json
-from stepscope.render.gate_github import render_gate_github
-from stepscope.render.gate_json import gate_schema
-from stepscope.render.gate_junit import render_gate_junit
+from stepscope.render.comparison.gate_github import render_gate_github
+from stepscope.render.comparison.gate_json import gate_schema
+from stepscope.render.comparison.gate_junit import render_gate_junit
 
 BUDGETS = """
 [default]

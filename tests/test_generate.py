@@ -321,7 +321,7 @@ def test_the_commit_is_that_of_the_working_directory(monkeypatch: pytest.MonkeyP
 
 def test_the_trace_is_aligned_by_the_anchors_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The capture's anchors are found in the export: the wall clock is only a fallback."""
-    from stepscope.record import trace_writer
+    from stepscope.record.trace_writing import trace_writer
 
     used = []
     narrowest = trace_writer.narrowest_of_each_end

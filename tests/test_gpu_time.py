@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.analysis import analyse
-from stepscope.analyse.gpu_time import WindowTime, window_time
-from stepscope.analyse.kernel_table import category_rows
-from stepscope.analyse.stage_view import busy_points, gpu_summary
+from stepscope.analyse.trace.analysis import analyse
+from stepscope.analyse.trace.gpu_time import WindowTime, window_time
+from stepscope.analyse.trace.kernel_table import category_rows
+from stepscope.analyse.trace.stage_view import busy_points, gpu_summary
 from stepscope.model.vocabulary import BoundBy
 from traces import TraceBuilder
 

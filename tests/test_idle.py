@@ -1,7 +1,7 @@
 """Each idle gap charged to what the host was doing."""
 
-from stepscope.analyse.analysis import analyse
-from stepscope.analyse.idle import Cause, Gaps
+from stepscope.analyse.trace.analysis import analyse
+from stepscope.analyse.trace.idle import Cause, Gaps
 from traces import TraceBuilder
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepscope.analyse.marks import MarkKind, annotation_mark, frame_mark
+from stepscope.analyse.trace.marks import MarkKind, annotation_mark, frame_mark
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.ncu import PLACEHOLDER, kernel_pattern, ncu_command
+from stepscope.analyse.kernels.ncu import PLACEHOLDER, kernel_pattern, ncu_command
 
 # The same kernels as Kineto and as Nsight Systems (whose demangler ncu shares) recorded them on an H200.
 KINETO_FILL = "void at::native::vectorized_elementwise_kernel<8, at::native::FillFunctor<c10::BFloat16>, std::array<char*, 1ul> >(int, at::native::FillFunctor<c10::BFloat16>, std::array<char*, 1ul>)"  # noqa: E501

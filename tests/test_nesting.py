@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.nesting import NONE, NestedSpans, innermost
+from stepscope.analyse.trace.nesting import NONE, NestedSpans, innermost
 from traces import TraceBuilder
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=20)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.model.vocabulary import TraceSource
-from stepscope.record.nsight import read_nsight
+from stepscope.record.nsight.reader import read_nsight
 
 pytestmark = [
     pytest.mark.slow,

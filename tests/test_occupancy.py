@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stepscope.analyse.occupancy import (
+from stepscope.analyse.kernels.occupancy import (
     MultiprocessorLimits,
     launched_occupancy,
     limits_of,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stepscope.analyse.peaks import DTYPES, DevicePeaks, device_peaks, known_devices, peak_of
+from stepscope.analyse.kernels.peaks import DTYPES, DevicePeaks, device_peaks, known_devices, peak_of
 
 TENSOR = ("fp16", "bf16", "fp8", "int8", "fp4")
 

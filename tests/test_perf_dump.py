@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from runs import three_stages
-from stepscope.analyse.reconcile import reconcile
+from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.errors import RunFailedError, UnreadableInputError
 from stepscope.record.atomic import atomic_path, free_path, keep_existing
 from stepscope.record.perf_dump import dump_schema, numbered, write_dump

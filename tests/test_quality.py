@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from stepscope.analyse.quality import likeness, psnr_db, ssim
+from stepscope.analyse.comparison.quality import likeness, psnr_db, ssim
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.picture_reader import read_pixels
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs

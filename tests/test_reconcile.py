@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs import MS, make_run, stage, step, three_stages
-from stepscope.analyse.reconcile import reconcile
+from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.run import (
     Anchor,
     Clock,

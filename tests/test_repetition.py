@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.repetition import longest_repetition, repeated_parts
+from stepscope.analyse.trace.repetition import longest_repetition, repeated_parts
 
 FORWARD = [1, 2] + [10, 11, 12, 13, 14, 15, 16, 17, 18, 19] * 12 + [3, 4]
 SCHEDULER = [5, 6, 7]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepscope.analyse.report import analyse_trace, assemble
-from stepscope.render.report_json import render_json
+from stepscope.render.report.report_json import render_json
 from traces import TraceBuilder
 
 NAMES = st.sampled_from(

@@ -11,7 +11,7 @@ import pytest
 from reports import EVERY, cpu_only, hostile, normal, several_runs, two_ranks
 from stepscope.analyse.results import Report
 from stepscope.model.errors import UsageError
-from stepscope.render.report_csv import CSV_TABLES, render_csv
+from stepscope.render.report.report_csv import CSV_TABLES, render_csv
 
 
 def _rows(report: Report, table: str) -> list[dict[str, str]]:

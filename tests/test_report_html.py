@@ -14,9 +14,9 @@ import pytest
 from html_page import Page, own_markup
 from reports import ADD, EVERY, HOSTILE, hostile, normal, two_ranks, video
 from stepscope.analyse.results import BusyPoint, MemoryPoint, Report, Source
-from stepscope.render.html_charts import rank_timeline, run_waterfall, step_bars
-from stepscope.render.html_tables import file_link
-from stepscope.render.report_html import render_html
+from stepscope.render.report.html_charts import rank_timeline, run_waterfall, step_bars
+from stepscope.render.report.html_tables import file_link
+from stepscope.render.report.report_html import render_html
 
 ALL = [*EVERY.values(), hostile]
 

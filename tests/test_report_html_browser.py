@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reports import EVERY, hostile, normal
-from stepscope.render.report_html import render_html
+from stepscope.render.report.report_html import render_html
 
 selenium = pytest.importorskip("selenium")
 browser = pytest.importorskip("browser")

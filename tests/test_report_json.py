@@ -10,7 +10,7 @@ import pytest
 
 from reports import EVERY, hostile, normal
 from stepscope.analyse.results import Report
-from stepscope.render.report_json import render_json, report_schema
+from stepscope.render.report.report_json import render_json, report_schema
 
 
 @pytest.mark.parametrize("make", [*EVERY.values(), hostile])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from reports import EVERY, HOSTILE, hostile, normal
-from stepscope.render.report_markdown import code, prose, render_markdown
+from stepscope.render.report.report_markdown import code, prose, render_markdown
 
 
 @pytest.mark.parametrize("name", EVERY)

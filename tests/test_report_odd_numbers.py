@@ -12,11 +12,11 @@ from rich.cells import cell_len
 from html_page import Page
 from reports import normal
 from stepscope.analyse.results import Report
-from stepscope.render.report_csv import CSV_TABLES, render_csv
-from stepscope.render.report_html import render_html
-from stepscope.render.report_json import render_json
-from stepscope.render.report_markdown import render_markdown
-from stepscope.render.report_terminal import render_terminal
+from stepscope.render.report.report_csv import CSV_TABLES, render_csv
+from stepscope.render.report.report_html import render_html
+from stepscope.render.report.report_json import render_json
+from stepscope.render.report.report_markdown import render_markdown
+from stepscope.render.report.report_terminal import render_terminal
 
 odd = st.one_of(
     st.sampled_from([0.0, -1.0, 1e-300, 1e300, float("nan"), float("inf"), float("-inf")]),

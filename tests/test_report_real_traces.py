@@ -12,9 +12,9 @@ import pytest
 
 from html_page import own_markup
 from stepscope.analyse.results import Report
-from stepscope.render.report_html import render_html
-from stepscope.render.report_markdown import render_markdown
-from stepscope.render.report_terminal import render_terminal
+from stepscope.render.report.report_html import render_html
+from stepscope.render.report.report_markdown import render_markdown
+from stepscope.render.report.report_terminal import render_terminal
 from stepscope.session.report import report_files
 
 TRACES = {

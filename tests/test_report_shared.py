@@ -13,7 +13,7 @@ import pytest
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
 from stepscope.analyse.results import RankReport
 from stepscope.record.open import read_trace
-from stepscope.render.report_json import render_json
+from stepscope.render.report.report_json import render_json
 
 # Figures of shared/traces/README.md: kernels, span in ms, busy in per cent.
 ROWS = {

@@ -10,8 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 from reports import EVERY, hostile, normal, two_ranks, untrusted_dump, video
-from stepscope.render.answer import answer
-from stepscope.render.report_terminal import render_terminal, write_terminal
+from stepscope.render.report.answer import answer
+from stepscope.render.report.report_terminal import render_terminal, write_terminal
 from stepscope.render.wrapping import wrap_command
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from runs import MS, stage, step, three_stages
-from stepscope.analyse.reconcile import reconcile
-from stepscope.analyse.summarise import summarise
+from stepscope.analyse.run.reconcile import reconcile
+from stepscope.analyse.run.summarise import summarise
 from stepscope.model.run import (
     Engaged,
     Environment,
@@ -25,7 +25,7 @@ from stepscope.model.run import (
     Workload,
 )
 from stepscope.model.vocabulary import CopyKind, Outside, Stage
-from stepscope.render.run_summary import RunFiles, render_run_summary, write_run_summary
+from stepscope.render.report.run_summary import RunFiles, render_run_summary, write_run_summary
 
 GIB = 1024**3
 

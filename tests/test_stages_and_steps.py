@@ -1,6 +1,6 @@
 """Stages and steps from every kind of evidence."""
 
-from stepscope.analyse.analysis import Analysis, analyse
+from stepscope.analyse.trace.analysis import Analysis, analyse
 from traces import TraceBuilder
 
 SCHEDULER = "diffusers/schedulers/scheduling_euler.py(400): step"

@@ -6,7 +6,7 @@ import pytest
 
 from dumps import DATA, sglang_json, stepscope_json
 from stepscope.analyse.results import RunSummary
-from stepscope.analyse.summarise import flatten, summarise
+from stepscope.analyse.run.summarise import flatten, summarise
 from stepscope.record.perf_dump_reader import perf_dump_from_json, read_perf_dump
 
 

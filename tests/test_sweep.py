@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.analyse.scaling import power_law, sweep_report, tokens_of
-from stepscope.analyse.sweep_results import CurvePoint
+from stepscope.analyse.comparison.scaling import power_law, sweep_report, tokens_of
+from stepscope.analyse.comparison.sweep_results import CurvePoint
 from stepscope.cli import main
 from stepscope.model.errors import RunFailedError
 from stepscope.model.sweep import SweepPoint, SweepRow
 from stepscope.record.json_lines import read_lines
-from stepscope.render.sweep_views import render_sweep_html, render_sweep_json, render_sweep_terminal
-from stepscope.session.point_runner import RunnerOptions
-from stepscope.session.sweep import Grid, LocalExecutor, SweepOptions, sweep
+from stepscope.render.comparison.sweep_views import (
+    render_sweep_html,
+    render_sweep_json,
+    render_sweep_terminal,
+)
+from stepscope.session.sweeping.point_runner import RunnerOptions
+from stepscope.session.sweeping.sweep import Grid, LocalExecutor, SweepOptions, sweep
 
 TESTS = Path(__file__).parent
 FAKE = (sys.executable, str(TESTS / "fake_worker.py"))

@@ -10,8 +10,8 @@ import pytest
 
 from stepscope.model.sweep import SweepRow
 from stepscope.record.json_lines import read_lines
-from stepscope.session.ray_executor import RayExecutor
-from stepscope.session.sweep import Grid, sweep
+from stepscope.session.sweeping.ray_executor import RayExecutor
+from stepscope.session.sweeping.sweep import Grid, sweep
 from test_sweep import TWELVE, Silent, options
 
 ray = pytest.importorskip("ray")

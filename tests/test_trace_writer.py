@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from runs import make_run, stage, step
 from stepscope.model.errors import RunFailedError, UnreadableInputError
 from stepscope.model.run import Anchor, Run
-from stepscope.record import raw_export
-from stepscope.record.trace_spans import HOST_TRACK, TraceSpan, lanes
-from stepscope.record.trace_window import Intervals, TraceClock
-from stepscope.record.trace_writer import TraceContent, window_note, write_trace
+from stepscope.record.trace_writing import raw_export
+from stepscope.record.trace_writing.trace_spans import HOST_TRACK, TraceSpan, lanes
+from stepscope.record.trace_writing.trace_window import Intervals, TraceClock
+from stepscope.record.trace_writing.trace_writer import TraceContent, window_note, write_trace
 
 STEPS = 6
 

@@ -10,9 +10,9 @@ import pytest
 
 from runs import make_run, stage, step
 from stepscope.model.run import Anchor, Run
-from stepscope.record.raw_export import Part, decode_event, decode_keys, split_export
-from stepscope.record.trace_spans import HOST_TRACK
-from stepscope.record.trace_writer import TraceContent, write_trace
+from stepscope.record.trace_writing.raw_export import Part, decode_event, decode_keys, split_export
+from stepscope.record.trace_writing.trace_spans import HOST_TRACK
+from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 
 KERNELS_A_STEP = 10_881
 """Launched inside each ProfilerStep of the shared trace (shared/traces/README.md)."""

@@ -9,14 +9,8 @@ from pathlib import PurePath
 
 import numpy as np
 
-from stepscope.analyse.analysis import Analysis, analyse
-from stepscope.analyse.annotation_table import annotation_rows
-from stepscope.analyse.dump_against_trace import disagreements
-from stepscope.analyse.engaged import engaged
 from stepscope.analyse.findings import rank_findings, skew_findings
-from stepscope.analyse.kernel_table import category_rows, kernel_rows
-from stepscope.analyse.memory import memory_points, memory_samples
-from stepscope.analyse.nesting import NONE
+from stepscope.analyse.kernels.engaged import engaged
 from stepscope.analyse.results import (
     REPORT_SCHEMA_VERSION,
     RankReport,
@@ -25,11 +19,17 @@ from stepscope.analyse.results import (
     StageRow,
     Trust,
 )
-from stepscope.analyse.stage_flops import above_peak, stage_flops, with_flops
-from stepscope.analyse.stage_view import busy_points, gpu_summary, stage_rows
-from stepscope.analyse.step_view import forward_rows, step_rows
-from stepscope.analyse.trace_trust import incomplete_reasons, trust_reasons, warning_text
-from stepscope.analyse.transfers import transfer_rows
+from stepscope.analyse.run.dump_against_trace import disagreements
+from stepscope.analyse.trace.analysis import Analysis, analyse
+from stepscope.analyse.trace.annotation_table import annotation_rows
+from stepscope.analyse.trace.kernel_table import category_rows, kernel_rows
+from stepscope.analyse.trace.memory import memory_points, memory_samples
+from stepscope.analyse.trace.nesting import NONE
+from stepscope.analyse.trace.stage_flops import above_peak, stage_flops, with_flops
+from stepscope.analyse.trace.stage_view import busy_points, gpu_summary, stage_rows
+from stepscope.analyse.trace.step_view import forward_rows, step_rows
+from stepscope.analyse.trace.trace_trust import incomplete_reasons, trust_reasons, warning_text
+from stepscope.analyse.trace.transfers import transfer_rows
 from stepscope.model.trace import Trace
 
 _REQUEST = re.compile(r"^(?P<id>.+?)(?:[-_](?:-?\d+_steps|full_stages))?(?:[-_]global)?[-_]rank[-_]?\d+")

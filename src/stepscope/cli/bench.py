@@ -14,7 +14,7 @@ from stepscope.cli.values import positive
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepscope.analyse.bench_results import BenchReport
+    from stepscope.analyse.comparison.bench_results import BenchReport
     from stepscope.session.bench import Variant
 
 FORMATS = ("terminal", "json", "md", "html")
@@ -92,7 +92,7 @@ def _variants(words: Sequence[str], flags: Sequence[str]) -> tuple[Variant, ...]
 
 
 def _rendered(report: BenchReport, chosen: str) -> str:
-    from stepscope.render import bench_views
+    from stepscope.render.comparison import bench_views
 
     if chosen == "terminal":
         return bench_views.render_bench_terminal(report, width=terminal_width(), colour=colour_wanted())

@@ -11,7 +11,7 @@ from stepscope.cli.output import add_output_options, chosen_format, colour_wante
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepscope.analyse.compare_results import CompareReport
+    from stepscope.analyse.comparison.compare_results import CompareReport
 
 FORMATS = ("terminal", "json", "md", "html")
 
@@ -62,7 +62,7 @@ class CompareCommand:
 
 
 def _rendered(report: CompareReport, chosen: str) -> str:
-    from stepscope.render import compare_html, compare_json, compare_markdown, compare_terminal
+    from stepscope.render.comparison import compare_html, compare_json, compare_markdown, compare_terminal
 
     if chosen == "terminal":
         return compare_terminal.render_compare_terminal(

@@ -10,7 +10,7 @@ from stepscope.cli.output import add_output_options, chosen_format, colour_wante
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepscope.analyse.gate_results import GateReport
+    from stepscope.analyse.comparison.gate_results import GateReport
 
 FORMATS = ("terminal", "json", "md", "junit", "github")
 
@@ -67,7 +67,7 @@ class GateCommand:
 
 
 def _rendered(report: GateReport, chosen: str) -> str:
-    from stepscope.render import gate_github, gate_json, gate_junit, gate_terminal
+    from stepscope.render.comparison import gate_github, gate_json, gate_junit, gate_terminal
 
     if chosen == "terminal":
         return gate_terminal.render_gate_terminal(report, width=terminal_width(), colour=colour_wanted())

@@ -62,8 +62,8 @@ class GenerateCommand:
 
 def _print(result: GenerateResult) -> None:
     """One run on standard output."""
-    from stepscope.analyse.summarise import summarise
-    from stepscope.render.run_summary import RunFiles, write_run_summary
+    from stepscope.analyse.run.summarise import summarise
+    from stepscope.render.report.run_summary import RunFiles, write_run_summary
 
     files = RunFiles(perf_dump=result.dump_path, run_directory=result.run_directory)
     write_run_summary(summarise(result.dump), result.run, files, sys.stdout)

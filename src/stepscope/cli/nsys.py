@@ -97,7 +97,7 @@ class NsysCommand:
 def _show(outcome: NsysOutcome) -> None:
     """The report on standard output; what went wrong, and where the files are, on standard error."""
     if outcome.report is not None:
-        from stepscope.render.report_terminal import write_terminal
+        from stepscope.render.report.report_terminal import write_terminal
 
         write_terminal(outcome.report.report, sys.stdout)
         sys.stdout.flush()

@@ -43,7 +43,7 @@ class ReportCommand:
         outcome = report_files(arguments.paths)
         chosen = chosen_format(arguments, FORMATS)
         if chosen == "terminal" and arguments.output is None:
-            from stepscope.render.report_terminal import write_terminal
+            from stepscope.render.report.report_terminal import write_terminal
 
             write_terminal(outcome.report, sys.stdout)
         else:
@@ -57,22 +57,22 @@ def _rendered(report: Report, chosen: str, table: str) -> str:
     """The report in a format; each renderer is imported only when it is asked for."""
     match chosen:
         case "json":
-            from stepscope.render.report_json import render_json
+            from stepscope.render.report.report_json import render_json
 
             return render_json(report).decode("utf-8")
         case "md":
-            from stepscope.render.report_markdown import render_markdown
+            from stepscope.render.report.report_markdown import render_markdown
 
             return render_markdown(report)
         case "csv":
-            from stepscope.render.report_csv import render_csv
+            from stepscope.render.report.report_csv import render_csv
 
             return render_csv(report, table)
         case "html":
-            from stepscope.render.report_html import render_html
+            from stepscope.render.report.report_html import render_html
 
             return render_html(report)
         case _:
-            from stepscope.render.report_terminal import render_terminal
+            from stepscope.render.report.report_terminal import render_terminal
 
             return render_terminal(report)

@@ -15,31 +15,31 @@ def _perf_dump() -> dict[str, Any]:
 
 
 def _report() -> dict[str, Any]:
-    from stepscope.render.report_json import report_schema
+    from stepscope.render.report.report_json import report_schema
 
     return report_schema()
 
 
 def _compare() -> dict[str, Any]:
-    from stepscope.render.compare_json import compare_schema
+    from stepscope.render.comparison.compare_json import compare_schema
 
     return compare_schema()
 
 
 def _gate() -> dict[str, Any]:
-    from stepscope.render.gate_json import gate_schema
+    from stepscope.render.comparison.gate_json import gate_schema
 
     return gate_schema()
 
 
 def _bench() -> dict[str, Any]:
-    from stepscope.render.bench_views import bench_schema
+    from stepscope.render.comparison.bench_views import bench_schema
 
     return bench_schema()
 
 
 def _sweep() -> dict[str, Any]:
-    from stepscope.render.sweep_views import sweep_schema
+    from stepscope.render.comparison.sweep_views import sweep_schema
 
     return sweep_schema()
 

@@ -15,10 +15,10 @@ from stepscope.cli.values import positive
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepscope.analyse.sweep_results import SweepReport
+    from stepscope.analyse.comparison.sweep_results import SweepReport
     from stepscope.model.sweep import SweepPoint
-    from stepscope.session.point_runner import RunnerOptions
-    from stepscope.session.sweep import Executor, Grid
+    from stepscope.session.sweeping.point_runner import RunnerOptions
+    from stepscope.session.sweeping.sweep import Executor, Grid
 
 FORMATS = ("terminal", "json", "md", "html")
 EXECUTORS = ("local", "ray")
@@ -59,10 +59,10 @@ class SweepCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Run what is left of the grid; show the whole; 1 where no point could be measured."""
-        from stepscope.analyse.scaling import sweep_report
+        from stepscope.analyse.comparison.scaling import sweep_report
         from stepscope.cli.working import working
-        from stepscope.session.point_runner import RunnerOptions
-        from stepscope.session.sweep import SweepOptions, sweep
+        from stepscope.session.sweeping.point_runner import RunnerOptions
+        from stepscope.session.sweeping.sweep import SweepOptions, sweep
 
         folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
         runner = RunnerOptions(folder=folder)
@@ -84,7 +84,7 @@ class SweepCommand:
 
 
 def _grid(arguments: argparse.Namespace, words: list[str]) -> Grid:
-    from stepscope.session.sweep import Grid
+    from stepscope.session.sweeping.sweep import Grid
 
     prompts = _prompts(arguments.prompts)
     if not prompts and "prompt" not in generate_flags(words, origin="generate"):
@@ -114,8 +114,8 @@ def _flags(point: SweepPoint, words: list[str]) -> Mapping[str, Any]:
 
 
 def _executor(arguments: argparse.Namespace, runner: RunnerOptions) -> Executor:
-    from stepscope.session.ray_executor import RayExecutor
-    from stepscope.session.sweep import LocalExecutor
+    from stepscope.session.sweeping.ray_executor import RayExecutor
+    from stepscope.session.sweeping.sweep import LocalExecutor
 
     if arguments.executor == "local":
         return LocalExecutor(runner)
@@ -123,7 +123,7 @@ def _executor(arguments: argparse.Namespace, runner: RunnerOptions) -> Executor:
 
 
 def _rendered(report: SweepReport, chosen: str) -> str:
-    from stepscope.render import sweep_views
+    from stepscope.render.comparison import sweep_views
 
     if chosen == "terminal":
         return sweep_views.render_sweep_terminal(report, width=terminal_width(), colour=colour_wanted())

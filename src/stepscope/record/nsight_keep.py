@@ -9,10 +9,10 @@ from pathlib import Path
 from stepscope.model.errors import UnreadableInputError
 from stepscope.model.nsight import ExportFacts
 from stepscope.record.atomic import atomic_path
-from stepscope.record.nsight_about import gpu_names
-from stepscope.record.nsight_export import exported
-from stepscope.record.nsight_nvtx import DOMAIN_CREATE, OUR_DOMAIN, PUSH_POP, START_END
-from stepscope.record.nsight_tables import NsightTables, open_export
+from stepscope.record.nsight.about import gpu_names
+from stepscope.record.nsight.export import exported
+from stepscope.record.nsight.nvtx import DOMAIN_CREATE, OUR_DOMAIN, PUSH_POP, START_END
+from stepscope.record.nsight.tables import NsightTables, open_export
 from stepscope.record.reader_warnings import WarningLog
 
 _ENVIRONMENT_ROWS = (

@@ -12,9 +12,9 @@ from pathlib import Path
 from stepscope.model.errors import UnreadableInputError
 from stepscope.model.trace import Trace
 from stepscope.record.byte_stream import ByteStream, Packing, packing_of
-from stepscope.record.kineto import read_kineto
-from stepscope.record.nsight import read_nsight
-from stepscope.record.nsight_export import exported
+from stepscope.record.kineto.reader import read_kineto
+from stepscope.record.nsight.export import exported
+from stepscope.record.nsight.reader import read_nsight
 from stepscope.record.recognise import InputKind, recognise
 from stepscope.record.scratch import no_room, scratch_directory
 from stepscope.record.trace_parts import rank_in_name

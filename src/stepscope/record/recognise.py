@@ -11,9 +11,9 @@ from typing import Any
 
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.byte_stream import Packing, first_bytes, packing_of
-from stepscope.record.kineto_stream import EVENTS_KEY
-from stepscope.record.nsight_export import REPORT_SUFFIXES
-from stepscope.record.nsight_tables import SQLITE_MAGIC, is_nsight, open_export, table_names
+from stepscope.record.kineto.stream import EVENTS_KEY
+from stepscope.record.nsight.export import REPORT_SUFFIXES
+from stepscope.record.nsight.tables import SQLITE_MAGIC, is_nsight, open_export, table_names
 
 
 class InputKind(Enum):

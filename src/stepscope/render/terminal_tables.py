@@ -18,8 +18,9 @@ from stepscope.analyse.results import (
     StepStatistics,
     StepTime,
 )
-from stepscope.render import rank_tables, report_tables, run_tables, units
+from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, shorten_path, visible
+from stepscope.render.report import rank_tables, report_tables, run_tables
 from stepscope.render.tables import Table, cell_text
 from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
 

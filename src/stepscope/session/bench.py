@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
-from stepscope.analyse.bench import drift, notes, order_of
-from stepscope.analyse.bench_results import BENCH_SCHEMA_VERSION, BenchReport, BenchRun, GpuState
+from stepscope.analyse.comparison.bench import drift, notes, order_of
+from stepscope.analyse.comparison.bench_results import BENCH_SCHEMA_VERSION, BenchReport, BenchRun, GpuState
 from stepscope.capture.gpu_watch import GpuSample, GpuWatch, Sampler, nvml_sampler
 from stepscope.model.errors import RunFailedError
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.compare import compare_sides, load_side, without_untrusted_verdicts
-from stepscope.session.worker_client import WORKER_COMMAND, WorkerClient
-from stepscope.session.worker_messages import Failure
+from stepscope.session.sweeping.worker_client import WORKER_COMMAND, WorkerClient
+from stepscope.session.sweeping.worker_messages import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

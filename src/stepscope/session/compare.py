@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepscope.analyse.cohort import Cohort, Observation, observe, observe_trace, side_of
-from stepscope.analyse.compare import compare, fails_above, unlike, withhold_verdicts
-from stepscope.analyse.compare_kernels import compare_kernels
-from stepscope.analyse.compare_results import (
+from stepscope.analyse.comparison.cohort import Cohort, Observation, observe, observe_trace, side_of
+from stepscope.analyse.comparison.compare import compare, fails_above, unlike, withhold_verdicts
+from stepscope.analyse.comparison.compare_kernels import compare_kernels
+from stepscope.analyse.comparison.compare_results import (
     COMPARE_SCHEMA_VERSION,
     CompareReport,
     Comparison,
     KernelComparison,
 )
 from stepscope.analyse.results import RankReport
-from stepscope.analyse.summarise import summarise
+from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
 from stepscope.record.open import TRACE_KINDS, InputKind, recognise
 from stepscope.record.perf_dump_reader import read_perf_dumps

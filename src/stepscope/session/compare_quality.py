@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepscope.analyse.compare_results import QualityRow
-from stepscope.analyse.quality import Likeness, likeness
+from stepscope.analyse.comparison.compare_results import QualityRow
+from stepscope.analyse.comparison.quality import Likeness, likeness
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.picture_reader import read_pixels
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.analyse.gate import gate, history_entry
-from stepscope.analyse.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
+from stepscope.analyse.comparison.gate import gate, history_entry
+from stepscope.analyse.comparison.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
 from stepscope.analyse.results import RankReport
-from stepscope.analyse.summarise import summarise
+from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
 from stepscope.record.budget_reader import read_budgets

@@ -140,11 +140,10 @@ def _prompts(flags: GenerateFlags) -> list[str]:
 
 
 def _request(flags: GenerateFlags, prompt: str) -> GenerationRequest:
-    images = flags.get("image_path", ())
     return GenerationRequest(
         prompt=prompt,
         negative_prompt=flags.get("negative_prompt"),
-        image_paths=(images,) if isinstance(images, str) else tuple(images),
+        image_paths=_images(flags),
         seed=flags.get("seed", 42),
         generator_device=flags.get("generator_device"),
         steps=flags.get("num_inference_steps"),
@@ -159,6 +158,11 @@ def _request(flags: GenerateFlags, prompt: str) -> GenerationRequest:
         outputs_per_prompt=flags.get("num_outputs_per_prompt"),
         diffusers_kwargs=flags.get("diffusers_kwargs", {}),
     )
+
+
+def _images(flags: GenerateFlags) -> tuple[str, ...]:
+    given = flags.get("image_path", ())
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _profile(flags: GenerateFlags) -> ProfileOptions | None:
@@ -212,6 +216,7 @@ def _load(flags: GenerateFlags) -> LoadRequest:
         offload=_offload(flags),
         attention_backend=flags.get("attention_backend"),
         compile=_compile(flags),
+        image_input=bool(_images(flags)),
         vae_tiling=flags.get("vae_tiling", False),
         vae_slicing=flags.get("vae_slicing", False),
         lora_path=flags.get("lora_path"),

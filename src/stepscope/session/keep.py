@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stepscope.analyse.reconcile import reconcile
+from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.errors import RunFailedError, StepscopeError
 from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
 from stepscope.model.vocabulary import Outside
@@ -17,7 +17,7 @@ from stepscope.record.atomic import keep_existing
 from stepscope.record.media import output_of, save_media, stem_of
 from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
-from stepscope.record.trace_writer import TraceContent, write_trace
+from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
 from stepscope.session.observe import ObservedCall

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepscope.analyse.assemble import assemble
-from stepscope.analyse.window import window_steps
+from stepscope.analyse.run.assemble import assemble
+from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.nvtx_marker import NvtxRequest
 from stepscope.capture.observer import CallInProgress, Captured, Observer

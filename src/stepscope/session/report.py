@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
 from stepscope.analyse.results import RankReport, Report, RunSummary
-from stepscope.analyse.summarise import summarise
+from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError
 from stepscope.record.open import InputKind, read_trace, recognise
 from stepscope.record.perf_dump_reader import read_perf_dumps

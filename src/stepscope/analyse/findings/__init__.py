@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.findings.communication import exposed_communication, skew_findings
 from stepscope.analyse.findings.copies import device_copies, offload_on_critical_path, pageable_copies
 from stepscope.analyse.findings.host import (
@@ -27,6 +26,7 @@ from stepscope.analyse.findings.kernels import (
 )
 from stepscope.analyse.findings.recording import memory_growth, odd_profiler_steps, recorded_step_count
 from stepscope.analyse.results import Finding, RankReport
+from stepscope.analyse.trace.analysis import Analysis
 
 __all__ = ["RULES", "rank_findings", "skew_findings"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.findings.thresholds import percent, traced_ns, worth_telling
 from stepscope.analyse.results import Finding, GpuSummary, RankReport
+from stepscope.analyse.trace.analysis import Analysis
 
 EXPOSED = "communication.exposed"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stepscope.analyse.analysis import Analysis
 from stepscope.analyse.findings.thresholds import percent, traced_ns, worth_telling
 from stepscope.analyse.results import Finding, RankReport, Source, TransferRow
+from stepscope.analyse.trace.analysis import Analysis
 from stepscope.model.vocabulary import CopyKind
 
 WEIGHTS_FROM_BYTES = 256 * 1024**2

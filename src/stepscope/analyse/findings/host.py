@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stepscope.analyse.analysis import Analysis
-from stepscope.analyse.attribute import HostPlaces, operators_at, source_at, source_frames_at
 from stepscope.analyse.findings.thresholds import percent, severity, worth_telling
-from stepscope.analyse.grouping import group_by
-from stepscope.analyse.nesting import NONE
 from stepscope.analyse.results import Finding, RankReport
-from stepscope.analyse.step_statistics import OUTLIER_ABOVE
-from stepscope.analyse.transfers import operator_name
+from stepscope.analyse.run.step_statistics import OUTLIER_ABOVE
+from stepscope.analyse.trace.analysis import Analysis
+from stepscope.analyse.trace.attribute import HostPlaces, operators_at, source_at, source_frames_at
+from stepscope.analyse.trace.grouping import group_by
+from stepscope.analyse.trace.nesting import NONE
+from stepscope.analyse.trace.transfers import operator_name
 from stepscope.model.trace import I64
 from stepscope.model.vocabulary import BoundBy
 

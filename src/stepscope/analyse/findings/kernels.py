@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.analyse.analysis import Analysis
-from stepscope.analyse.attribute import source_of
-from stepscope.analyse.families import gemm_dtype
 from stepscope.analyse.findings.thresholds import percent, stage_positions, traced_ns, worth_telling
-from stepscope.analyse.gpu_work import CATEGORIES
+from stepscope.analyse.kernels.families import gemm_dtype
 from stepscope.analyse.results import Finding, RankReport, Source
+from stepscope.analyse.trace.analysis import Analysis
+from stepscope.analyse.trace.attribute import source_of
+from stepscope.analyse.trace.gpu_work import CATEGORIES
 from stepscope.model.trace import I64
 from stepscope.model.vocabulary import BoundBy, KernelCategory, Stage
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import PurePath
 
-from stepscope.analyse.analysis import Analysis
-from stepscope.analyse.memory import memory_samples, peak_between
 from stepscope.analyse.results import Finding, RankReport
+from stepscope.analyse.trace.analysis import Analysis
+from stepscope.analyse.trace.memory import memory_samples, peak_between
 
 _NAMED_COUNT = re.compile(r"(?:^|[-_.])(?:asked_(?P<asked>\d+)|(?P<count>\d+)_steps)(?=[-_.]|$)")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stepscope.analyse.analysis import Analysis
-from stepscope.analyse.stages_and_steps import StageMark
+from stepscope.analyse.trace.analysis import Analysis
+from stepscope.analyse.trace.stages_and_steps import StageMark
 from stepscope.model.vocabulary import Stage
 
 WORTH_TELLING = 0.01

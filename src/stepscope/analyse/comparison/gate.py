@@ -1,0 +1,170 @@
+"""Whether a run keeps its budgets and rules, and is no slower than the last good runs of its cohort."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from stepscope.analyse.comparison.cohort import Observation, identifying_facts, observe
+from stepscope.analyse.comparison.gate_results import Check, GateResult, Outcome
+from stepscope.analyse.results import RankReport, RunSummary
+from stepscope.model.budget import Baseline, Budget, Budgets, GateRules, HistoryEntry
+
+SYNC_IN_LOOP = "host.sync_in_loop"
+"""The report's finding that stands for a synchronisation inside the denoising loop."""
+
+_GIB = 1024**3
+
+
+def gate(
+    summary: RunSummary,
+    budgets: Budgets,
+    *,
+    ranks: Sequence[RankReport] = (),
+    history: Sequence[HistoryEntry] = (),
+) -> GateResult:
+    """Every check that ``budgets`` asks for; what cannot be measured has failed, with the reason.
+
+    ``ranks`` are the reports of the run's trace, for rules about findings.
+    """
+    run = observe(summary)
+    device = run.facts.get("device_name") or run.facts.get("device_kind", "")
+    table, budget = budget_for(device, budgets)
+    checks = [
+        *_rule_checks(summary, budgets.rules, ranks),
+        *(_budget_checks(summary, run, budget) if budget else [_no_budget(device)]),
+    ]
+    cohort = cohort_key(run.facts)
+    if budgets.baseline is not None:
+        checks.append(_baseline_check(summary, budgets.baseline, cohort, history))
+    return GateResult(
+        path=summary.path or "",
+        request_id=summary.request_id,
+        device=device,
+        budget=table,
+        cohort=cohort,
+        checks=tuple(checks),
+    )
+
+
+def budget_for(device: str, budgets: Budgets) -> tuple[str, Budget | None]:
+    """The budget whose name is part of the device's name, the longest first; else the default."""
+    for name in sorted(budgets.gpu, key=len, reverse=True):
+        if name.lower() in device.lower():
+            return name, budgets.gpu[name]
+    return "default", budgets.default
+
+
+def cohort_key(facts: Mapping[str, str]) -> str:
+    """A short name for runs of the same work, on the same kind of GPU, measured the same way."""
+    text = "\n".join(f"{key}={value}" for key, value in sorted(identifying_facts(facts).items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def history_entry(
+    summary: RunSummary, result: GateResult, *, timestamp: str = "", commit: str = ""
+) -> HistoryEntry:
+    """The run as a line of the history."""
+    return HistoryEntry(
+        cohort=result.cohort,
+        request_id=summary.request_id,
+        total_ms=summary.total_ms,
+        good=result.passed,
+        timestamp=timestamp,
+        commit=commit,
+        facts=identifying_facts(observe(summary).facts),
+    )
+
+
+def _rule_checks(summary: RunSummary, rules: GateRules, ranks: Sequence[RankReport]) -> Iterator[Check]:
+    if rules.trusted:
+        yield _rule("trusted numbers", summary.trust.ok, "; ".join(summary.trust.reasons))
+    if rules.complete:
+        yield _rule("complete run", summary.incomplete_reason is None, summary.incomplete_reason or "")
+    forbidden = ([SYNC_IN_LOOP] if rules.no_sync_in_loop else []) + list(rules.forbid_findings)
+    for finding_id in dict.fromkeys(forbidden):
+        yield _finding_check(finding_id, ranks)
+
+
+def _finding_check(finding_id: str, ranks: Sequence[RankReport]) -> Check:
+    name = "no synchronisation in the loop" if finding_id == SYNC_IN_LOOP else f"no {finding_id}"
+    if not ranks:
+        return _rule(name, False, "not measured: give the run's trace with --trace")
+    found = [finding for rank in ranks for finding in rank.findings if finding.id == finding_id]
+    detail = "; ".join(f"{finding.title}: {finding.evidence}" for finding in found)
+    return _rule(name, not found, detail)
+
+
+def _budget_checks(summary: RunSummary, run: Observation, budget: Budget) -> Iterator[Check]:
+    statistics = summary.step_statistics
+    if budget.total_ms is not None:
+        yield _limit("total", "ms", budget.total_ms, summary.total_ms or None)
+    if budget.step_ms is not None:
+        yield _limit("median step", "ms", budget.step_ms, statistics.median_ms if statistics else None)
+    if budget.slowest_step_ms is not None:
+        slowest = max(run.steps.values(), default=None)
+        yield _limit("slowest step", "ms", budget.slowest_step_ms, slowest)
+    for name, limit in budget.stages.items():
+        yield _limit(f"stage {name}", "ms", limit, run.stages.get(name))
+    if budget.peak_memory_gib is not None:
+        peak = summary.peak_memory_bytes
+        yield _limit("peak memory", "bytes", budget.peak_memory_gib * _GIB, peak)
+
+
+def _baseline_check(
+    summary: RunSummary, baseline: Baseline, cohort: str, history: Sequence[HistoryEntry]
+) -> Check:
+    """The total against the median of the last good runs of the cohort."""
+    good = [entry.total_ms for entry in history if entry.good and entry.cohort == cohort][-baseline.last :]
+    if len(good) < baseline.at_least:
+        return Check(
+            name="rolling baseline",
+            unit="ms",
+            limit=None,
+            measured=summary.total_ms,
+            outcome=Outcome.SKIPPED,
+            detail=f"{len(good)} of {baseline.at_least} good runs of cohort {cohort} so far",
+        )
+    usual = median(good)
+    limit = usual * (1 + baseline.allow_percent / 100)
+    check = _limit("rolling baseline", "ms", limit, summary.total_ms or None)
+    detail = f"median of the last {len(good)} good runs {usual:.1f} ms, {baseline.allow_percent:g} % allowed"
+    return Check(
+        name=check.name,
+        unit=check.unit,
+        limit=check.limit,
+        measured=check.measured,
+        outcome=check.outcome,
+        detail=detail,
+    )
+
+
+def _limit(name: str, unit: str, limit: float, measured: float | None) -> Check:
+    if measured is None:
+        return Check(
+            name=name, unit=unit, limit=limit, measured=None, outcome=Outcome.FAILED, detail="not measured"
+        )
+    return Check(
+        name=name,
+        unit=unit,
+        limit=limit,
+        measured=measured,
+        outcome=Outcome.PASSED if measured <= limit else Outcome.FAILED,
+        detail="" if measured <= limit else f"{measured / limit - 1:.1%} over",
+    )
+
+
+def _rule(name: str, kept: bool, detail: str) -> Check:
+    return Check(
+        name=name,
+        unit="",
+        limit=None,
+        measured=None,
+        outcome=Outcome.PASSED if kept else Outcome.FAILED,
+        detail="" if kept else detail,
+    )
+
+
+def _no_budget(device: str) -> Check:
+    return _rule("a budget for this device", False, f"none for {device or 'a run without a device name'}")

@@ -1,0 +1,104 @@
+"""A verdict for each row of a comparison: by test where runs were repeated, else by written thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stepscope.analyse.comparison.compare_results import Basis, Row, Verdict
+from stepscope.analyse.comparison.statistics import WelchTest, holm, welch
+
+NEGLIGIBLE = 0.005
+"""Half a percent: a smaller change is no change, however sure the test is of it."""
+
+THRESHOLDS = {"total": 0.02, "stage": 0.10, "step": 0.10, "memory": 0.01}
+"""One run a side: what a row has to change by. SGLang's compare_perf takes the same 2 % and 10 %."""
+
+STAGE_SHARE = 0.01
+"""One run a side: a stage's change has to be this share of the run too. SGLang asks for 120 ms instead:
+there a stage under 120 ms is never flagged, and a jitter of 120 ms in a run of two minutes is."""
+
+TESTED_SHARE = 0.005
+"""A stage below half a percent of the run on both sides is shown, but not worth a test of its own."""
+
+
+def judged(rows: Sequence[Row], *, basis: Basis, alpha: float, run_ms: float) -> tuple[Row, ...]:
+    """The rows with verdicts. They are one family: with a test, p-values are corrected for their number.
+
+    ``run_ms`` is the base's total: stages are weighed against it.
+    """
+    if basis is Basis.THRESHOLDS:
+        return tuple(_by_threshold(row, run_ms) for row in rows)
+    tests = {position: _test(row, alpha) for position, row in enumerate(rows) if _tested(row, run_ms)}
+    corrected = holm([test.p_value for test in tests.values()])
+    p_values = dict(zip(tests, corrected, strict=True))
+    return tuple(
+        _by_test(row, p_values[position], tests[position].interval, alpha)
+        if position in tests
+        else _untested(row)
+        for position, row in enumerate(rows)
+    )
+
+
+def withheld(row: Row, reason: str) -> Row:
+    """The row without a verdict: its numbers are not to be trusted."""
+    return replace(row, verdict=Verdict.CANNOT_TELL, reason=reason)
+
+
+def _tested(row: Row, run_ms: float) -> bool:
+    if row.base is None or row.new is None or min(len(row.base.values), len(row.new.values)) < 2:
+        return False
+    if row.verdict is Verdict.CANNOT_TELL:
+        return False
+    return row.kind != "stage" or max(row.base.median, row.new.median) >= TESTED_SHARE * run_ms
+
+
+def _test(row: Row, alpha: float) -> WelchTest:
+    assert row.base is not None
+    assert row.new is not None
+    return welch(row.base, row.new, alpha=alpha)
+
+
+def _by_test(row: Row, p_value: float, interval: tuple[float, float] | None, alpha: float) -> Row:
+    verdict, reason = _significance(row, p_value, alpha)
+    return replace(row, p_value=p_value, interval=interval, verdict=verdict, reason=reason)
+
+
+def _significance(row: Row, p_value: float, alpha: float) -> tuple[Verdict, str]:
+    assert row.base is not None
+    assert row.new is not None
+    change = row.change or 0.0
+    if not p_value < alpha:
+        return Verdict.NO_CHANGE, f"within noise (p = {p_value:.2g})" if change else "equal"
+    if abs(change) < NEGLIGIBLE:
+        return Verdict.NO_CHANGE, f"below {NEGLIGIBLE:.1%}, which is not worth a verdict"
+    if change * (row.new.mean - row.base.mean) <= 0:
+        return Verdict.NO_CHANGE, "median and mean disagree about the direction: outliers"
+    return _direction(change), f"p = {p_value:.2g}" if p_value > 0 else "does not vary"
+
+
+def _by_threshold(row: Row, run_ms: float) -> Row:
+    if row.verdict is Verdict.CANNOT_TELL or row.change is None or row.difference is None:
+        return _untested(row)
+    limit = THRESHOLDS[row.kind]
+    if abs(row.change) <= limit:
+        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"within {limit:.0%}")
+    if row.kind == "stage" and abs(row.difference) <= STAGE_SHARE * run_ms:
+        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"less than {STAGE_SHARE:.0%} of the run")
+    return replace(row, verdict=_direction(row.change), reason=f"more than {limit:.0%}")
+
+
+def _untested(row: Row) -> Row:
+    if row.verdict is Verdict.CANNOT_TELL:
+        return row
+    if row.base is None or row.new is None:
+        side = "base" if row.new is None else "new runs"
+        return replace(row, verdict=Verdict.CANNOT_TELL, reason=f"only in the {side}")
+    if row.kind == "stage":
+        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"under {TESTED_SHARE:.1%} of the run")
+    return replace(row, verdict=Verdict.CANNOT_TELL, reason="measured in too few runs")
+
+
+def _direction(change: float) -> Verdict:
+    """Less is better for time and memory alike."""
+    return Verdict.BETTER if change < 0 else Verdict.WORSE

@@ -1,0 +1,1 @@
+"""What single kernels and operators are: categories, FLOPs, peaks, occupancy."""

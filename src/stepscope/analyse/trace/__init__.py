@@ -1,0 +1,1 @@
+"""From a trace's columns to what a rank did: attribution, GPU time, idle causes, steps."""

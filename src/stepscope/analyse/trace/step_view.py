@@ -1,0 +1,148 @@
+"""Steps as rows, whether they are uniform, and what is different in those that are not."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from stepscope.analyse.results import ForwardRow, StepRow, StepStatistics, StepTime
+from stepscope.analyse.run.step_statistics import OUTLIER_ABOVE, OUTLIER_BELOW, step_statistics
+from stepscope.analyse.trace.analysis import Analysis
+from stepscope.analyse.trace.gpu_time import busy_ns_by
+from stepscope.analyse.trace.host_place import host_place
+from stepscope.analyse.trace.nesting import NONE
+
+CLEAR = 0.1
+"""A difference is named where it explains at least this share of the median step."""
+
+SKIPPED = 0.8
+"""A step with fewer kernels than this share of the median step's was partly served from a cache."""
+
+
+def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | None]:
+    """The steps with outliers named, and the statistics over them."""
+    count = len(found.marks.steps)
+    kernels = _per_step(found, np.ones(found.work.kernel_count))
+    busy = busy_ns_by(found.work, found.attribution.step, count)
+    rows = [
+        StepRow(
+            index=mark.index,
+            stage_index=mark.stage_index,
+            start_ms=(window.start_ns - found.origin_ns) / 1e6,
+            duration_ms=window.duration_ns / 1e6,
+            gpu_busy_ms=busy[position] / 1e6,
+            kernel_count=int(kernels[position]),
+            forwards=mark.forwards,
+            outlier=None,
+            inferred=mark.inferred,
+        )
+        for position, (mark, window) in enumerate(zip(found.marks.steps, found.step_windows, strict=True))
+    ]
+    if len(rows) < 2:
+        return tuple(rows), None
+    statistics = step_statistics(
+        [
+            StepTime(
+                index=row.index,
+                stage_index=row.stage_index,
+                duration_ms=row.duration_ms,
+                forwards=row.forwards,
+            )
+            for row in rows
+        ]
+    )
+    return tuple(_with_outlier(found, rows, position, statistics) for position in range(count)), statistics
+
+
+def forward_rows(found: Analysis) -> tuple[ForwardRow, ...]:
+    """The denoiser's calls in order, where annotations or frames show them."""
+    marks = found.marks.forwards
+    forward = found.attribution.forward
+    kernels = np.bincount(forward[: found.work.kernel_count] + 1, minlength=len(marks) + 1)[1:]
+    busy = busy_ns_by(found.work, forward, len(marks))
+    return tuple(
+        ForwardRow(
+            step=_step_at(found, mark.span.process, mark.span.start_ns),
+            component=mark.mark.name,
+            start_ms=(window.start_ns - found.origin_ns) / 1e6,
+            duration_ms=window.duration_ns / 1e6,
+            gpu_busy_ms=busy[index] / 1e6,
+            kernel_count=int(kernels[index]),
+        )
+        for index, (mark, window) in enumerate(zip(marks, found.forward_windows, strict=True))
+    )
+
+
+def _step_at(found: Analysis, process: int, at_ns: int) -> int | None:
+    """The number of the step that a host moment lies in; steps are in order."""
+    starts = [step.span.start_ns for step in found.marks.steps]
+    position = bisect_right(starts, at_ns) - 1
+    if position < 0:
+        return None
+    step = found.marks.steps[position]
+    return step.index if step.span.process == process and at_ns < step.span.end_ns else None
+
+
+def _with_outlier(
+    found: Analysis, rows: list[StepRow], position: int, statistics: StepStatistics | None
+) -> StepRow:
+    row = rows[position]
+    if statistics is None or statistics.median_ms <= 0:
+        return row
+    ratio = row.duration_ms / statistics.median_ms
+    if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
+        return row
+    causes = list(_differences(found, rows, position, statistics.median_ms))
+    return replace(row, outlier="; ".join(causes) or "nothing else in it differs")
+
+
+def _differences(found: Analysis, rows: list[StepRow], position: int, median_ms: float) -> Iterable[str]:
+    """What is different in a step, in words, what explains most first."""
+    row = rows[position]
+    usual = float(np.median([other.kernel_count for other in rows]))
+    longer = row.duration_ms - median_ms
+    if usual and row.kernel_count < SKIPPED * usual:
+        yield f"{row.kernel_count:,} kernels instead of {usual:,.0f} (a cache skipped work)"
+    elif usual and row.kernel_count > (2 - SKIPPED) * usual:
+        yield f"{row.kernel_count:,} kernels instead of {usual:,.0f}"
+    forwards = int(np.median([other.forwards for other in rows]))
+    if row.forwards != forwards:
+        yield f"{row.forwards} denoiser forwards instead of {forwards}"
+    if longer <= 0:
+        return
+    copied = _per_step(found, found.exposed_copy_ns, copies=True) / 1e6
+    if copied[position] - float(np.median(copied)) > CLEAR * median_ms:
+        yield f"{copied[position]:.1f} ms of exposed copies"
+    gap = _longest_gap(found, position)
+    if gap is not None and gap[0] > CLEAR * median_ms:
+        yield f"the GPU idle for {gap[0]:.1f} ms at once{gap[1]}"
+
+
+def _longest_gap(found: Analysis, position: int) -> tuple[float, str] | None:
+    """The longest idle gap that begins in a step: milliseconds, and what the host was doing, in words."""
+    window, gaps = found.step_windows[position], found.gaps
+    inside = np.flatnonzero((gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns))
+    if not len(inside):
+        return None
+    longest = int(inside[np.argmax(gaps.end_ns[inside] - gaps.start_ns[inside])])
+    length_ms = float(gaps.end_ns[longest] - gaps.start_ns[longest]) / 1e6
+    following = int(gaps.next_work[longest])
+    if following == NONE or found.work.launch[following] == NONE:
+        return length_ms, ""
+    middle = int(gaps.start_ns[longest] + found.work.issue_ns[following]) // 2
+    process, thread = int(found.work.process[following]), int(found.work.thread[following])
+    place = host_place(found.trace, process, thread, middle)
+    return length_ms, f" while the host was in {place}" if place else ""
+
+
+def _per_step(
+    found: Analysis, weights: np.ndarray[tuple[int, ...], np.dtype[np.generic]], *, copies: bool = False
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The sum of a weight over each step's kernels, or over all its work where ``copies``."""
+    rows = slice(None) if copies else slice(found.work.kernel_count)
+    step = found.attribution.step[rows] + 1
+    sums = np.bincount(step, weights=weights, minlength=len(found.marks.steps) + 1)
+    return sums[1:].astype(np.float64)

@@ -1,0 +1,1 @@
+"""PyTorch Profiler's JSON into columns."""

@@ -1,0 +1,1 @@
+"""A raw profiler export into the trace file that a run leaves."""

@@ -1,0 +1,1 @@
+"""Comparisons, budgets, benches and sweeps as text and pages."""

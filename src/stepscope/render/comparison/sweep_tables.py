@@ -1,0 +1,152 @@
+"""What every view of a sweep shows: the points, the fits, where stages take over, what first uses cost."""
+
+from __future__ import annotations
+
+from stepscope.analyse.comparison.sweep_results import Fit, SweepReport
+from stepscope.model.sweep import SweepRow
+from stepscope.render import units
+from stepscope.render.tables import Column, Kind, Table, Value, build
+
+_STATUS = {"ok": "ok", "failed": "FAILED", "out_of_memory": "OUT OF MEMORY"}
+
+
+def headline(report: SweepReport) -> str:
+    """The sweep in one sentence."""
+    counts = {status: sum(row.status == status for row in report.rows) for status in _STATUS}
+    parts = [f"{counts['ok']} of {units.counted(len(report.rows) + report.missing, 'point')} measured"]
+    parts += [f"{counts['failed']} failed"] if counts["failed"] else []
+    parts += [f"{counts['out_of_memory']} out of memory"] if counts["out_of_memory"] else []
+    parts += [f"{report.missing} not run yet"] if report.missing else []
+    return ", ".join(parts)
+
+
+def points_table(report: SweepReport) -> Table:
+    """One row a point, in the grid's order."""
+    columns = [
+        Column(key="size", title="size"),
+        Column(key="frames", title="frames", kind=Kind.INDEX),
+        Column(key="steps", title="steps", kind=Kind.INDEX),
+        Column(key="variant", title="flags", kind=Kind.CODE),
+        Column(key="status", title="status"),
+        Column(key="total_ms", title="end to end ms", kind=Kind.MS),
+        Column(key="step_ms", title="step ms", kind=Kind.MS),
+        Column(key="longest", title="longest stage"),
+        Column(key="peak", title="peak memory", kind=Kind.BYTES),
+        Column(key="prompt", title="prompt"),
+        Column(key="error", title="what happened"),
+    ]
+    several = len({row.point.prompt for row in report.rows}) > 1
+    rows = [_point(row, with_prompt=several) for row in report.rows]
+    return build("points", "Points", columns, rows)
+
+
+def fits_table(report: SweepReport) -> Table:
+    """Exponents with their errors, and how far the worst point is from its curve."""
+    columns = [
+        Column(key="series", title="what"),
+        Column(key="against", title="grows with"),
+        Column(key="exponent", title="exponent", kind=Kind.AMOUNT),
+        Column(key="residual", title="worst residual", kind=Kind.SHARE),
+        Column(key="count", title="points", kind=Kind.COUNT),
+        Column(key="group", title="at"),
+    ]
+    rows = [
+        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.group)
+        for fit in report.fits
+    ]
+    return build("fits", "Scaling: time = constant x size ^ exponent", columns, rows)
+
+
+def compositions_table(report: SweepReport) -> Table:
+    """What of a step is fixed, linear and quadratic in tokens."""
+    columns = [
+        Column(key="group", title="at"),
+        Column(key="fixed_ms", title="fixed ms", kind=Kind.MS),
+        Column(key="linear", title="linear us/token", kind=Kind.NUMBER),
+        Column(key="quadratic", title="quadratic ns/token^2", kind=Kind.NUMBER),
+        Column(key="share", title="quadratic share at the largest", kind=Kind.SHARE),
+        Column(key="residual", title="worst residual", kind=Kind.SHARE),
+    ]
+    rows = [
+        (
+            each.group,
+            each.fixed_ms,
+            each.linear_ms_per_token * 1e3,
+            each.quadratic_ms_per_token2 * 1e6,
+            each.quadratic_share,
+            each.worst_residual,
+        )
+        for each in report.compositions
+    ]
+    return build("compositions", "A step, split by how it grows with tokens", columns, rows)
+
+
+def crossovers_table(report: SweepReport) -> Table:
+    """Where another stage becomes the longest."""
+    columns = [
+        Column(key="tokens", title="tokens", kind=Kind.NUMBER),
+        Column(key="before", title="longest below"),
+        Column(key="after", title="longest above"),
+        Column(key="within", title="known by"),
+        Column(key="group", title="at"),
+    ]
+    rows = [
+        (
+            each.tokens,
+            each.before,
+            each.after,
+            "measurement" if each.within else "extrapolation",
+            each.group,
+        )
+        for each in report.crossovers
+    ]
+    return build("crossovers", "Where another stage takes over", columns, rows)
+
+
+def first_uses_table(report: SweepReport) -> Table:
+    """What the first call of a shape cost, kept apart from the measured runs."""
+    columns = [
+        Column(key="shape", title="first call of"),
+        Column(key="variant", title="flags", kind=Kind.CODE),
+        Column(key="extra_ms", title="beyond a usual call, ms", kind=Kind.AMOUNT),
+        Column(key="note", title="note"),
+    ]
+    rows = [
+        (
+            each.shape,
+            each.variant,
+            units.signed_milliseconds(each.extra_ms),
+            "also the first call of its process" if each.first_in_process else "",
+        )
+        for each in report.first_uses
+    ]
+    return build("first_uses", "First use of a shape", columns, rows)
+
+
+def _point(row: SweepRow, *, with_prompt: bool) -> tuple[Value, ...]:
+    width, height = row.width or row.point.width, row.height or row.point.height
+    longest = max(row.stages_ms, key=row.stages_ms.__getitem__, default="")
+    untrusted = f"untrusted: {row.untrusted[0]}" if row.untrusted else ""
+    return (
+        f"{width}x{height}" if width else "",
+        row.frames or row.point.frames,
+        row.steps or row.point.steps,
+        row.point.variant,
+        _STATUS.get(row.status, row.status),
+        row.total_ms,
+        row.step_ms,
+        longest,
+        row.peak_memory_bytes,
+        row.point.prompt if with_prompt else "",
+        row.error or untrusted,
+    )
+
+
+def _exponent(fit: Fit) -> str:
+    error = f" ± {fit.exponent_error:.2f}" if fit.exponent_error is not None else ""
+    return f"{fit.exponent:.2f}{error}"
+
+
+def _residual(fit: Fit) -> float | None:
+    """Two points have none."""
+    return fit.worst_residual if len(fit.points) > 2 else None

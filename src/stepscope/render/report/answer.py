@@ -1,0 +1,252 @@
+"""The answer in a few labelled sentences: what every human view shows before anything else.
+
+Which stage dominates, whether steps are uniform, whether the GPU works and why not, what the kernels do, and
+what to do first. Times of stages and steps come from the runs where there are any: those are untraced.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from stepscope.analyse.results import (
+    Finding,
+    GpuSummary,
+    RankReport,
+    Report,
+    RunSummary,
+    StageRow,
+    StageTime,
+    StepRow,
+    StepStatistics,
+    StepTime,
+)
+from stepscope.render import units
+from stepscope.render.names import sentence, visible
+from stepscope.render.report.rank_tables import IDLE_WORDS
+
+_SHOWN_RANKS = 4
+_SHOWN_CATEGORIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One labelled sentence."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The first screen. ``verdict`` is one word, so that nothing rests on colour."""
+
+    trusted: bool
+    verdict: str
+    reasons: tuple[str, ...]
+    lines: tuple[Line, ...]
+    finding: Finding | None
+    finding_rank: int | None  # where several ranks were read
+
+
+def answer(report: Report) -> Answer:
+    """The sentences for ``report``."""
+    rank, finding = top_finding(report)
+    lines = [*_time_lines(report), *_gpu_lines(report), *_kernel_lines(report)]
+    order = list(dict.fromkeys(line.label for line in lines))
+    lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
+    return Answer(
+        trusted=report.trust.ok,
+        verdict="TRUSTED" if report.trust.ok else "UNTRUSTED",
+        reasons=tuple(sentence(reason) for reason in report.trust.reasons) or (_no_reason(report),),
+        lines=tuple(Line(label=line.label, text=sentence(line.text)) for line in lines),
+        finding=finding,
+        finding_rank=rank if len(report.ranks) > 1 else None,
+    )
+
+
+def _no_reason(report: Report) -> str:
+    return "the checks found nothing that disagrees" if report.trust.ok else "no reason was recorded"
+
+
+def ordered_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """Warnings before information, the most expensive first."""
+    return sorted(findings, key=lambda finding: (finding.severity != "warning", -(finding.cost_ms or 0.0)))
+
+
+def top_finding(report: Report) -> tuple[int | None, Finding | None]:
+    """The rank and the finding to read first."""
+    by_finding = {id(finding): rank.rank for rank in report.ranks for finding in rank.findings}
+    ordered = ordered_findings([finding for rank in report.ranks for finding in rank.findings])
+    return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
+
+
+def _time_lines(report: Report) -> list[Line]:
+    if report.runs:
+        several = len(report.runs) > 1
+        return [line for run in report.runs[:_SHOWN_RANKS] for line in _run_lines(run, several=several)]
+    return [
+        line
+        for rank in report.ranks[:_SHOWN_RANKS]
+        for line in _trace_time_lines(rank, several=len(report.ranks) > 1)
+    ]
+
+
+def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
+    name = f"{run_name(run)} rank {run.rank}: " if several else ""
+    stage = next((stage for stage in run.stages if stage.name == run.dominant_stage), None)
+    lines = [Line(label="Total", text=name + total_sentence(run))]
+    if not run.trust.ok and several:
+        lines.append(Line(label="Untrusted", text=name + "; ".join(run.trust.reasons)))
+    if stage is not None:
+        lines.append(Line(label="Dominant", text=name + dominant_sentence(run.stages, stage.name)))
+    lines.append(Line(label="Steps", text=name + steps_sentence(run.step_statistics, run.steps)))
+    return lines
+
+
+def _trace_time_lines(rank: RankReport, *, several: bool) -> list[Line]:
+    name = f"rank {rank.rank}: " if several else ""
+    text = dominant_sentence(rank.stages, rank.dominant_stage)
+    return [
+        Line(label="Dominant", text=name + text),
+        Line(label="Steps", text=name + steps_sentence(rank.step_statistics, rank.steps)),
+    ]
+
+
+def run_name(run: RunSummary) -> str:
+    """What a run is called: its id, else its file."""
+    return run.request_id or PurePath(run.path or "without a name").name
+
+
+def total_sentence(run: RunSummary) -> str:
+    """The total and what of it is not accounted for."""
+    parts = [f"{units.duration(run.total_ms)} for the pipeline call"]
+    if run.incomplete_reason is not None:
+        parts.append(f"INCOMPLETE: {run.incomplete_reason}")
+    if run.unaccounted_ms is not None:
+        parts.append(f"{units.duration(run.unaccounted_ms)} unaccounted")
+    if run.profiler_pause_ms:
+        parts.append(f"profiler pauses of {units.duration(run.profiler_pause_ms)} not counted")
+    if run.peak_memory_bytes is not None:
+        parts.append(f"peak memory {units.size(run.peak_memory_bytes)}")
+    return "; ".join(parts)
+
+
+def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str | None) -> str:
+    """Which stage dominates, with its share; what it is bound by where the trace tells."""
+    occurrences = [stage for stage in stages if stage.name == dominant]
+    if dominant is None or not occurrences:
+        return "not known: no stages were found" if not stages else "no stage dominates"
+    longest = max(occurrences, key=lambda stage: stage.duration_ms)
+    whole = "the run" if isinstance(longest, StageTime) else "the traced span"
+    text = f"{dominant} {units.duration(longest.duration_ms)}, {units.share(longest.share)} of {whole}"
+    if len(occurrences) > 1:
+        text += f" (the longest of its {len(occurrences)} occurrences)"
+    if isinstance(longest, StageRow):
+        if longest.bound_by != "unknown":
+            text += f"; {_BOUND_WORDS.get(longest.bound_by, longest.bound_by)}"
+        text += "; inferred, not marked in the trace" if longest.inferred else ""
+    return text
+
+
+_BOUND_WORDS = {
+    "gpu": "GPU-bound",
+    "host": "host-bound: the GPU waits for launches",
+    "copy": "copy-bound",
+    "communication": "communication-bound",
+}
+
+
+def steps_sentence(statistics: StepStatistics | None, steps: Sequence[StepTime] | Sequence[StepRow]) -> str:
+    """Whether steps are uniform; else the slowest, by how much and why."""
+    if statistics is None:
+        return "none found" if not steps else f"{units.counted(len(steps), 'step')}, too few to judge"
+    head = f"{units.count(statistics.count)} {'uniform' if statistics.uniform else 'NOT uniform'}"
+    text = (
+        f"{head}: median {units.duration(statistics.median_ms)}, slowest is step {statistics.slowest} with "
+        f"{units.duration(statistics.maximum_ms)} ({units.ratio(statistics.slowest_ratio)} the median)"
+    )
+    slowest = next((step for step in steps if step.index == statistics.slowest), None)
+    if slowest is not None and slowest.outlier:
+        text += f": {slowest.outlier}"
+    return f"{text}; over {statistics.basis}" if statistics.basis else text
+
+
+def _gpu_lines(report: Report) -> list[Line]:
+    several = len(report.ranks) > 1
+    lines = []
+    for rank in report.ranks[:_SHOWN_RANKS]:
+        name = f"rank {rank.rank}: " if several else ""
+        lines.append(Line(label="GPU", text=name + gpu_sentence(rank.gpu)))
+    left = len(report.ranks) - _SHOWN_RANKS
+    return lines + ([Line(label="GPU", text=f"{units.counted(left, 'more rank')} below")] if left > 0 else [])
+
+
+def gpu_sentence(gpu: GpuSummary | None) -> str:
+    """Busy and idle, and why idle."""
+    if gpu is None:
+        return "no GPU events: a CPU-only run, or GPU activity was not recorded"
+    text = f"{gpu.name or 'GPU'} busy {units.share(gpu.busy_ratio)} of {units.duration(gpu.span_ms)}"
+    text += f", idle {units.duration(gpu.idle_ms)}"
+    causes = sorted(gpu.idle_causes, key=lambda cause: -cause.total_ms)
+    if causes and causes[0].total_ms > 0:
+        main = causes[0]
+        text += f", mostly because {IDLE_WORDS.get(main.cause, main.cause)} ({units.duration(main.total_ms)})"
+    if gpu.exposed_copy_ms > 0:
+        text += f"; exposed copies {units.duration(gpu.exposed_copy_ms)}"
+    if gpu.exposed_communication_ms > 0:
+        text += f"; exposed communication {units.duration(gpu.exposed_communication_ms)}"
+    return text
+
+
+def _kernel_lines(report: Report) -> list[Line]:
+    """What the kernels of the first rank do; the other ranks have their own tables."""
+    rank = next((rank for rank in report.ranks if rank.categories), None)
+    if rank is None:
+        return []
+    shown = rank.categories[:_SHOWN_CATEGORIES]
+    text = ", ".join(f"{row.name} {units.share(row.share)}" for row in shown)
+    name = f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
+    lines = [Line(label="GPU time", text=name + text)]
+    engaged = engaged_sentence(rank)
+    return [*lines, Line(label="Engaged", text=name + engaged)] if engaged else lines
+
+
+def engaged_sentence(rank: RankReport) -> str:
+    """What was seen at work."""
+    engaged = rank.engaged
+    parts = []
+    if engaged.attention:
+        parts.append(f"attention {engaged.attention}")
+    if engaged.gemm_dtypes:
+        parts.append(f"GEMMs in {', '.join(engaged.gemm_dtypes)}")
+    if engaged.compiled_kernel_share > 0:
+        parts.append(f"compiled kernels {units.share(engaged.compiled_kernel_share)} of busy time")
+    if engaged.graph_replays:
+        parts.append(units.counted(engaged.graph_replays, "graph replay"))
+    return "; ".join(parts)
+
+
+def finding_place(finding: Finding) -> str:
+    """Where a finding's cause is in Python, or nothing."""
+    source = finding.source
+    if source is None:
+        return ""
+    mark = "" if source.line_exact else ", line of the definition"
+    return visible(f"{source.file}:{source.line} ({source.function}{mark})")
+
+
+def next_commands(report: Report) -> list[str]:
+    """What to run next, ready to paste."""
+    if not report.source:
+        return []
+    given = " ".join(shlex.quote(visible(path)) for path in report.source[:4])
+    commands = [f"stepscope report {given} --format html -o report.html"]
+    if report.ranks:
+        commands.append(f"stepscope view {shlex.quote(visible(report.ranks[0].path))}")
+        kernel = next((row for row in report.ranks[0].kernels if row.ncu_command), None)
+        if kernel is not None and kernel.ncu_command:
+            commands.append(visible(kernel.ncu_command))
+    return commands

@@ -1,0 +1,177 @@
+"""The report as one HTML page that opens from a file: no network, no script but its own.
+
+Everything from a trace passes ``visible`` and Jinja's escaping. The page needs no data island: rows and
+drawings are in the markup, and the script only sorts, filters and reads out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from stepscope import __version__
+from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
+from stepscope.render import units
+from stepscope.render.names import sentence, visible
+from stepscope.render.report import rank_tables, report_tables, run_tables
+from stepscope.render.report.answer import answer, next_commands, ordered_findings, run_name
+from stepscope.render.report.html_charts import Chart, Reading, rank_timeline, run_waterfall, step_bars
+from stepscope.render.report.html_tables import (
+    HtmlTable,
+    file_link,
+    html_table,
+    kernel_table,
+    tables_with_rows,
+)
+
+_KERNEL_ROWS = 100  # over all ranks, so that the page stays small
+_FEWEST_KERNEL_ROWS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One run or one rank on the page."""
+
+    id: str
+    title: str
+    note: str
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def render_html(report: Report) -> str:
+    """The whole page as text."""
+    css, script = _asset("report.css"), _asset("report.js")
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            csp=_policy(css, script),
+            css=Markup(css),  # noqa: S704 (our own file)
+            script=Markup(script),  # noqa: S704 (our own file)
+            version=__version__,
+            report=report,
+            said=answer(report),
+            overview=_overview(report),
+            sections=_sections(report),
+            commands=next_commands(report),
+            recorded=[(path, _recorded(report, path)) for path in report.source],
+        )
+        + "\n"
+    )
+
+
+def _overview(report: Report) -> tuple[HtmlTable, ...]:
+    tables = [html_table(report_tables.gpus_table(report), prefix="all")]
+    if len(report.runs) > 1:
+        tables.insert(0, html_table(report_tables.runs_table(report), prefix="all"))
+    return tables_with_rows(tables)
+
+
+def _sections(report: Report) -> list[Section]:
+    runs = [_run_section(run, f"run{at}") for at, run in enumerate(report.runs)]
+    limit = max(_KERNEL_ROWS // max(len(report.ranks), 1), _FEWEST_KERNEL_ROWS)
+    return runs + [_rank_section(rank, f"rank{at}", limit) for at, rank in enumerate(report.ranks)]
+
+
+_RUN_TABLES = (run_tables.run_stages, run_tables.run_steps, run_tables.run_outside, run_tables.run_facts)
+
+
+def _run_section(run: RunSummary, prefix: str) -> Section:
+    charts = (run_waterfall(run, prefix), step_bars(run.steps, run.step_statistics, prefix))
+    tables = [make(run) for make in _RUN_TABLES]
+    return Section(
+        id=prefix,
+        title=f"Run {sentence(run_name(run), 60)}" + (f", rank {run.rank}" if run.rank else ""),
+        note=f"{sentence(run.producer, 60)}: {sentence(run.path or '', 200)}",
+        charts=tuple(chart for chart in charts if chart is not None),
+        tables=tables_with_rows([html_table(table, prefix=prefix) for table in tables]),
+        warnings=run.warnings,
+    )
+
+
+def _rank_section(rank: RankReport, prefix: str, kernel_rows: int) -> Section:
+    charts = (rank_timeline(rank, prefix), step_bars(rank.steps, rank.step_statistics, prefix))
+    tables = [
+        html_table(rank_tables.rank_stages(rank), prefix=prefix),
+        html_table(rank_tables.rank_steps(rank), prefix=prefix),
+        html_table(rank_tables.rank_categories(rank), prefix=prefix),
+        kernel_table(rank, prefix=prefix, limit=kernel_rows),
+        html_table(rank_tables.rank_transfers(rank), prefix=prefix, limit=100),
+        html_table(rank_tables.rank_idle(rank), prefix=prefix),
+        html_table(rank_tables.rank_annotations(rank), prefix=prefix, limit=100),
+    ]
+    kernels = units.counted(rank.gpu.kernel_count, "kernel") if rank.gpu else "no GPU events"
+    if rank.attributed_share is not None:
+        kernels += f"; {units.share(rank.attributed_share)} with a source line"
+    return Section(
+        id=prefix,
+        title=f"Trace of rank {rank.rank}",
+        note=f"{sentence(rank.path, 200)} ({sentence(rank.source, 60)}): "
+        f"{units.counted(rank.event_count, 'event')}, {kernels}",
+        charts=tuple(chart for chart in charts if chart is not None),
+        tables=tables_with_rows(tables),
+        findings=tuple(ordered_findings(rank.findings)),
+    )
+
+
+def _recorded(report: Report, path: str) -> str:
+    rank = next((rank for rank in report.ranks if rank.path == path), None)
+    return "" if rank is None else f"{rank.source}, {units.counted(rank.event_count, 'event')}"
+
+
+def _cost(finding: Finding) -> str:
+    return "cost not known" if finding.cost_ms is None else f"costs {units.duration(finding.cost_ms)}"
+
+
+def _readings(readings: Sequence[Reading]) -> str:
+    """What the script reads: place and text, with bars between."""
+    return "|".join(f"{reading.at:g} {reading.text.replace('|', '/')}" for reading in readings)
+
+
+def _policy(css: str, script: str) -> str:
+    """Nothing is fetched, framed or sent; only this very style and script may run."""
+    return (
+        f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+@lru_cache(maxsize=4)
+def _asset(name: str) -> str:
+    return files("stepscope.render").joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("stepscope.render"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters.update(sentence=sentence, cost=_cost, readings=_readings)
+    environment.globals.update(file_link=file_link)
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    """Every text that the template writes is made visible first; markup is the template's own."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,246 @@
+"""The report in a terminal: at most 100 columns, the answer on the first screen, details below.
+
+Colour only repeats what words say. On a pipe, with ``NO_COLOR`` or ``TERM=dumb`` the text is plain.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table as Grid
+from rich.text import Text
+
+from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
+from stepscope.render import terminal_tables as tables
+from stepscope.render import units
+from stepscope.render.names import sentence, shorten_path, visible
+from stepscope.render.report.answer import (
+    Answer,
+    Line,
+    answer,
+    finding_place,
+    next_commands,
+    ordered_findings,
+    run_name,
+)
+from stepscope.render.wrapping import wrap_command
+
+MAXIMUM_WIDTH = 100
+_SHOWN_REASONS = 3
+_RANKS_IN_FULL = 2
+_ASCII = str.maketrans(
+    {
+        "…": "~",
+        "–": "-",
+        "µ": "u",
+        "─": "-",
+        "█": "#",
+        "·": "|",
+        "×": "x",
+        "▏": "|",
+        **dict.fromkeys("▁▂▃▄▅▆▇▎▍▌▋▊▉", "#"),
+    }
+)
+
+
+def render_terminal(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
+    """The report as plain text, no line wider than ``console_width`` but commands that must stay whole."""
+    stream = io.StringIO()
+    console = _console(stream, console_width)
+    console.print(terminal_report(report, console_width))
+    return _trimmed(stream.getvalue())
+
+
+def write_terminal(report: Report, stream: TextIO) -> None:
+    """Write the report to ``stream``: coloured for a terminal, plain for a pipe, in what it can encode."""
+    detected = Console(file=stream)  # rich looks at isatty, NO_COLOR, TERM and COLUMNS
+    width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
+    text = io.StringIO()
+    console = _console(text, width, like=detected)
+    console.print(terminal_report(report, width))
+    stream.write(_encodable(_trimmed(text.getvalue()), stream.encoding))
+
+
+def _console(file: TextIO, width: int, like: Console | None = None) -> Console:
+    """A console that takes text as it is; ``like`` tells whether it may colour."""
+    coloured = like is not None and like.is_terminal
+    return Console(
+        file=file,
+        width=width,
+        force_terminal=coloured,
+        color_system=like.color_system if like is not None and coloured else None,  # type: ignore[arg-type]
+        no_color=like.no_color if like is not None else True,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _encodable(text: str, encoding: str | None) -> str:
+    """``text`` with what ``encoding`` cannot say replaced by something that it can."""
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        plain = text.translate(_ASCII)
+        return plain.encode(encoding or "ascii", "replace").decode(encoding or "ascii")
+    return text
+
+
+def terminal_report(report: Report, width: int = MAXIMUM_WIDTH) -> RenderableType:
+    """The whole report for a rich console."""
+    said = answer(report)
+    parts: list[RenderableType] = [
+        _verdict(said),
+        *_sources(report, width),
+        Text(),
+        _labelled(said.lines),
+        *_top_finding(said),
+        *_overview(report, width),
+    ]
+    for run in report.runs:
+        parts += _run_section(run, width, several=len(report.runs) > 1)
+    for rank in report.ranks[:_RANKS_IN_FULL]:
+        parts += _rank_section(rank, width, several=len(report.ranks) > 1)
+    left = len(report.ranks) - _RANKS_IN_FULL
+    if left > 0:
+        parts.append(
+            Text(f"\nThe tables of {units.counted(left, 'more rank')} are in --format html and json.")
+        )
+    return Group(*parts, *_warnings(report), *_commands(report, width))
+
+
+def _verdict(said: Answer) -> Text:
+    style = "bold green" if said.trusted else "bold white on red"
+    text = Text.assemble((f"{said.verdict}:", style), f" {said.reasons[0]}")
+    for reason in said.reasons[1:_SHOWN_REASONS]:
+        text.append(f"\n  also: {reason}")
+    left = len(said.reasons) - _SHOWN_REASONS
+    return (
+        text.append(f"\n  and {units.counted(left, 'more reason')}, see --format json") if left > 0 else text
+    )
+
+
+def _sources(report: Report, width: int) -> Iterator[Text]:
+    """One line a file, three at most; a trace says who recorded it."""
+    recorded = {
+        rank.path: f"{rank.source}, {units.counted(rank.event_count, 'event')}" for rank in report.ranks
+    }
+    for path in report.source[:3]:
+        detail = f" ({visible(recorded[path])})" if path in recorded else ""
+        yield Text(f"{shorten_path(path, width - len(detail))}{detail}", style="dim")
+    if len(report.source) > 3:
+        yield Text(f"and {units.counted(len(report.source) - 3, 'more file')}", style="dim")
+
+
+def _labelled(lines: tuple[Line, ...]) -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="bold cyan", width=9)
+    grid.add_column(overflow="fold")
+    previous = ""
+    for line in lines:
+        grid.add_row(Text(line.label if line.label != previous else ""), Text(line.text))
+        previous = line.label
+    return grid
+
+
+def _top_finding(said: Answer) -> list[RenderableType]:
+    if said.finding is None:
+        return [_labelled((Line(label="Finding", text="none: no rule found a known inefficiency"),))]
+    return [_finding(said.finding, label="Finding", rank=said.finding_rank)]
+
+
+def _finding(finding: Finding, *, label: str, rank: int | None = None) -> Grid:
+    where = "" if rank is None else f"rank {rank}: "
+    cost = "cost not known" if finding.cost_ms is None else f"costs {units.duration(finding.cost_ms)}"
+    lines = [
+        Line(label=label, text=f"{where}{sentence(finding.title)}: {cost} [{visible(finding.id)}]"),
+        Line(label="  seen", text=sentence(finding.evidence)),
+        Line(label="  do", text=sentence(finding.remedy)),
+    ]
+    place = finding_place(finding)
+    return _labelled((*lines, Line(label="  where", text=place)) if place else tuple(lines))
+
+
+def _heading(title: str) -> list[RenderableType]:
+    return [Text(), Rule(Text(visible(title), style="bold"), align="left", characters="─", style="dim")]
+
+
+def _overview(report: Report, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if len(report.runs) > 1:
+        parts += [*_heading("Runs"), tables.runs(report, width)]
+    if len(report.ranks) > 1 and any(rank.gpu for rank in report.ranks):
+        parts += [*_heading("Ranks"), tables.gpus(report, width)]
+    return parts
+
+
+def _run_section(run: RunSummary, width: int, *, several: bool) -> list[RenderableType]:
+    title = f"Run {run_name(run)}" if several else "Stages of the run"
+    parts = [*_heading(f"{title} ({run.producer})"), tables.run_stages(run, width)]
+    if run.outside:
+        outside = ", ".join(
+            f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in run.outside
+        )
+        parts.append(Text(f"outside the call, not in the total: {outside}"))
+    parts += [*_heading("Steps of the run"), *tables.run_steps(run, width)]
+    if run.engaged:
+        engaged = ", ".join(f"{visible(name)} {visible(value)}" for name, value in run.engaged)
+        parts += [*_heading("Engaged"), Text(engaged)]
+    parts += [Text(f"warning: {sentence(warning)}") for warning in run.warnings]
+    return parts
+
+
+def _rank_section(rank: RankReport, width: int, *, several: bool) -> list[RenderableType]:
+    name = f"rank {rank.rank}: " if several else ""
+    parts: list[RenderableType] = []
+    if rank.stages:
+        parts += [*_heading(f"{name}Stages in the trace"), tables.rank_stages(rank, width)]
+        if rank.outside_kernel_count:
+            parts.append(Text(f"{units.counted(rank.outside_kernel_count, 'kernel')} in no stage"))
+    if rank.steps:
+        parts += [*_heading(f"{name}Steps in the trace"), *tables.rank_steps(rank, width)]
+    if rank.gpu and rank.gpu.idle_causes:
+        parts += [*_heading(f"{name}Why the GPU was idle"), tables.rank_idle(rank, width)]
+    if rank.categories:
+        parts += [*_heading(f"{name}GPU time by category"), tables.rank_categories(rank, width)]
+    if rank.kernels:
+        parts += [*_heading(f"{name}{tables.kernel_title(rank)}"), tables.rank_kernels(rank, width)]
+    if rank.annotations:
+        parts += [*_heading(f"{name}Recorded ranges"), tables.rank_annotations(rank, width)]
+    if rank.transfers:
+        parts += [*_heading(f"{name}Transfers"), tables.rank_transfers(rank, width)]
+    return parts + _findings(rank, name)
+
+
+def _findings(rank: RankReport, name: str) -> list[RenderableType]:
+    if not rank.findings:
+        return []
+    parts = _heading(f"{name}Findings")
+    for index, finding in enumerate(ordered_findings(rank.findings), 1):
+        label = f"{index}." if finding.severity == "warning" else f"{index}. info"
+        parts.append(_finding(finding, label=label))
+    return parts
+
+
+def _warnings(report: Report) -> list[RenderableType]:
+    if not report.warnings:
+        return []
+    bullets = [Text(f"- {sentence(warning)}") for warning in report.warnings]
+    return [*_heading("Warnings"), *bullets]
+
+
+def _commands(report: Report, width: int) -> list[RenderableType]:
+    commands = next_commands(report)
+    if not commands:
+        return []
+    lines = [Text(wrap_command(command, width), no_wrap=True, overflow="ignore") for command in commands]
+    return [*_heading("Next"), *lines]

@@ -1,0 +1,225 @@
+"""What ``generate`` prints of a run: is it trusted, what was engaged, where the time went, which files."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from stepscope.analyse.results import RunSummary
+from stepscope.model.run import Run, Transfer, Warmup, Workload
+from stepscope.render import units
+from stepscope.render.names import sentence, visible
+from stepscope.render.report.answer import steps_sentence, total_sentence
+from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, _console, _encodable, _trimmed
+from stepscope.render.tables import Column, Kind, build
+from stepscope.render.terminal_grid import Layout, grid
+
+_SHOWN_REASONS = 3
+_STAGES = (
+    Column(key="name", title="stage"),
+    Column(key="duration_ms", title="ms", kind=Kind.MS),
+    Column(key="share", title="share", kind=Kind.SHARE),
+    Column(key="device_ms", title="device ms", kind=Kind.MS),
+    Column(key="host_ms", title="host ms", kind=Kind.MS),
+    Column(key="transfer_ms", title="transfer ms", kind=Kind.MS),
+    Column(key="inferred_ms", title="inferred ms", kind=Kind.MS),
+)
+_TRANSFERS = (
+    Column(key="component", title="weights moved"),
+    Column(key="kind", title="direction"),
+    Column(key="count", title="moves", kind=Kind.COUNT),
+    Column(key="bytes", title="size", kind=Kind.BYTES),
+    Column(key="pinned", title="pinned", kind=Kind.FLAG),
+    Column(key="total_ms", title="ms", kind=Kind.MS),
+    Column(key="gb_per_s", title="GB/s", kind=Kind.NUMBER),
+    Column(key="exposed_ms", title="exposed ms", kind=Kind.MS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """Where the records of a run were written."""
+
+    perf_dump: Path | None = None
+    run_directory: Path | None = None
+
+
+def render_run_summary(
+    summary: RunSummary, run: Run, files: RunFiles, console_width: int = MAXIMUM_WIDTH
+) -> str:
+    """The run as plain text, no line wider than ``console_width`` but those with paths, which stay whole."""
+    stream = io.StringIO()
+    _console(stream, console_width).print(run_summary(summary, run, console_width))
+    return _trimmed(stream.getvalue()) + file_lines(run, files)
+
+
+def write_run_summary(summary: RunSummary, run: Run, files: RunFiles, stream: TextIO) -> None:
+    """Write the run to ``stream``: coloured for a terminal, plain for a pipe."""
+    detected = Console(file=stream)
+    width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
+    text = io.StringIO()
+    _console(text, width, like=detected).print(run_summary(summary, run, width))
+    stream.write(_encodable(_trimmed(text.getvalue()) + file_lines(run, files), stream.encoding))
+    stream.flush()
+
+
+def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
+    """Everything but the files, for a rich console, the answer first."""
+    stages = build("run_stages", "Stages", _STAGES, _stage_rows(summary, run))
+    shares = [stage.share for stage in summary.stages]
+    parts: list[RenderableType] = [_verdict(summary), _facts(summary, run), Text()]
+    if summary.stages:
+        parts += [grid(stages, Layout(optional=("inferred_ms", "host_ms")), width, shares), Text()]
+    if run.transfers:
+        transfers = build("transfers", "Transfers", _TRANSFERS, map(_transfer_row, run.transfers))
+        parts += [grid(transfers, Layout(flexible="component"), width), Text()]
+    notes = [f"note: {trace.note}" for trace in run.traces if trace.note]
+    notes += [f"warning: {warning}" for warning in run.warnings]
+    return Group(*parts, *(Text(sentence(note), style="yellow") for note in notes))
+
+
+def _verdict(summary: RunSummary) -> Text:
+    trust = summary.trust
+    if trust.ok:
+        return Text.assemble(("TRUSTED:", "bold green"), " stages, steps, total and clock agree")
+    reasons = [sentence(reason) for reason in trust.reasons]
+    text = Text.assemble(("UNTRUSTED:", "bold white on red"), f" {reasons[0]}")
+    for reason in reasons[1:_SHOWN_REASONS]:
+        text.append(f"\n  also: {reason}")
+    left = len(reasons) - _SHOWN_REASONS
+    return text.append(f"\n  and {units.counted(left, 'more reason')} in the dump") if left > 0 else text
+
+
+def _facts(summary: RunSummary, run: Run) -> Grid:
+    """The labelled sentences between the verdict and the tables."""
+    rows = Grid.grid(padding=(0, 2, 0, 0))
+    rows.add_column(no_wrap=True, style="bold cyan", width=9)
+    rows.add_column(overflow="fold")
+    rows.add_row("Model", Text(model_sentence(run)))
+    rows.add_row("Engaged", Text(engaged_sentence(run)))
+    rows.add_row("Total", Text(total_sentence(summary)))
+    rows.add_row("Steps", Text(steps_sentence(summary.step_statistics, summary.steps)))
+    rows.add_row("Warm-up", Text(warmup_sentence(run.warmup)))
+    if summary.outside:
+        outside = (f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in summary.outside)
+        rows.add_row("Outside", Text(", ".join(outside) + " (not in the total)"))
+    return rows
+
+
+def model_sentence(run: Run) -> str:
+    """What was asked for: model, precision, device, shapes, guidance."""
+    workload, environment = run.workload, run.environment
+    weights = "random weights" if workload.load_format == "dummy" else "published weights"
+    device = environment.device_name or environment.device_kind
+    parts = [
+        f"{visible(workload.model)} ({weights}), {workload.dtype} on {visible(device)}",
+        *_shape(workload),
+        *(f"{name} {value:g}" for name, value in workload.guidance.items()),
+        "" if workload.seed is None else f"seed {workload.seed}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _shape(workload: Workload) -> Iterator[str]:
+    if workload.width and workload.height:
+        yield f"{workload.width}x{workload.height}"
+    if workload.frames and workload.frames > 1:
+        yield units.counted(workload.frames, "frame")
+    if workload.outputs_per_prompt > 1:
+        yield units.counted(workload.outputs_per_prompt, "output")
+    if workload.steps:
+        yield f"{units.counted(workload.steps, 'step')} asked for"
+
+
+def engaged_sentence(run: Run) -> str:
+    """What was seen at work, beside what was asked for; offloading is named whenever it is on."""
+    asked, seen = run.workload, run.engaged
+    attention = "not seen" if seen.attention is None else visible(seen.attention)
+    parts = [f"attention {attention} (asked: {visible(asked.attention_backend)})", _compiled(run)]
+    parts.append(f"offload {visible(asked.offload)}")
+    if seen.gemm_dtype:
+        parts.append(f"GEMMs in {visible(seen.gemm_dtype)}")
+    if seen.graph_replays:
+        parts.append(units.counted(seen.graph_replays, "graph replay"))
+    if seen.cached_steps:
+        parts.append(f"{units.counted(seen.cached_steps, 'step')} from a cache")
+    return ", ".join(parts)
+
+
+def _compiled(run: Run) -> str:
+    asked, seen = run.workload.compile, run.engaged
+    if seen.compiled_modules is None:
+        text = f"compile {asked} asked, not seen"
+    elif seen.compiled_modules:
+        text = f"{units.counted(seen.compiled_modules, 'compiled module')} (asked: {asked})"
+    else:
+        text = "nothing compiled" if asked == "none" else f"NOTHING COMPILED though {asked} was asked for"
+    if seen.compile_events:
+        text += f", {units.counted(seen.compile_events, 'compilation')} DURING the call"
+    return text
+
+
+def warmup_sentence(warmup: Warmup | None) -> str:
+    """What was done before, and whether a steady state was reached."""
+    if warmup is None or warmup.requests == 0:
+        reason = f" ({visible(warmup.reason)})" if warmup is not None and warmup.reason else ""
+        return f"none{reason}: what is only done once is in these times"
+    head = f"{units.counted(warmup.requests, 'request')} of {units.counted(warmup.steps_each, 'step')}"
+    state = "steady" if warmup.steady else "NOT steady"
+    return f"{head}, {state}: {visible(warmup.reason)}"
+
+
+def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | None, ...]]:
+    for stage in summary.stages:
+        moved_ns = [move.duration_ns for move in run.transfers if move.stage_index == stage.stage_index]
+        yield (
+            stage.name,
+            stage.duration_ms,
+            stage.share,
+            stage.device_ms,
+            stage.host_ms,
+            sum(moved_ns) / 1e6 if moved_ns else None,
+            stage.inferred_ms or None,
+        )
+
+
+def _transfer_row(transfer: Transfer) -> tuple[str | float | bool | None, ...]:
+    exposed_ns = transfer.exposed_ns
+    return (
+        visible(transfer.component),
+        str(transfer.kind),
+        transfer.count,
+        transfer.bytes,
+        transfer.pinned,
+        transfer.duration_ns / 1e6,
+        transfer.bytes / transfer.duration_ns if transfer.duration_ns else None,
+        None if exposed_ns is None else exposed_ns / 1e6,
+    )
+
+
+def file_lines(run: Run, files: RunFiles) -> str:
+    """One line a file, never wrapped, so that a script finds the path, and the command that reads it."""
+    lines = [
+        f"Saved {output.kind} to: {Path(output.path).resolve()}"
+        for output in run.outputs
+        if output.path is not None
+    ]
+    lines += [f"Saved profiler traces to: {trace.path}" for trace in run.traces]
+    to_read = [trace.path for trace in run.traces]
+    if files.perf_dump is not None:
+        lines.append(f"Metrics dumped to: {files.perf_dump.resolve()}")
+        to_read.append(str(files.perf_dump.resolve()))
+    if files.run_directory is not None:
+        lines.append(f"Saved run to: {files.run_directory.resolve()}")
+        to_read = [str(files.run_directory.resolve())]
+    if to_read:
+        lines.append(f"Next: stepscope report {' '.join(map(shlex.quote, to_read))}")
+    return "".join(f"{visible(line)}\n" for line in lines)

@@ -1,0 +1,1 @@
+"""Sweeps: their points, workers and executors."""

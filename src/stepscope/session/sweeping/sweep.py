@@ -1,0 +1,167 @@
+"""A sweep over a grid: resumable, one row a point, whatever becomes of the point."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from stepscope.model.errors import RunFailedError
+from stepscope.model.sweep import SweepPoint, SweepRow
+from stepscope.record.json_lines import append_line, read_lines
+from stepscope.session.sweeping.point_runner import PointRunner, PointTask, RunnerOptions
+
+ROWS_FILE = "sweep.jsonl"
+LOCK_FILE = "sweep.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """What is varied; an empty axis is not."""
+
+    prompts: tuple[str, ...] = ()
+    resolutions: tuple[tuple[int, int], ...] = ()  # width, height
+    steps: tuple[int, ...] = ()
+    frames: tuple[int, ...] = ()
+    variants: tuple[str, ...] = ("",)  # further flags, as text
+
+    def points(self) -> tuple[SweepPoint, ...]:
+        """Every combination, those of one variant together: they share a loaded pipeline."""
+        axes = itertools.product(
+            self.variants,
+            self.resolutions or (None,),
+            self.frames or (None,),
+            self.steps or (None,),
+            self.prompts or (None,),
+        )
+        points = (
+            SweepPoint(
+                prompt=prompt,
+                width=size[0] if size else None,
+                height=size[1] if size else None,
+                steps=steps,
+                frames=frames,
+                variant=variant,
+            )
+            for variant, size, frames, steps, prompt in axes
+        )
+        return tuple(dict.fromkeys(points))
+
+
+Flags = Callable[[SweepPoint], Mapping[str, Any]]
+"""The flags of generate for a point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """What to measure and where the rows are."""
+
+    grid: Grid
+    flags: Flags
+    runner: RunnerOptions
+    repeats: int = 2
+    retry_failed: bool = False
+
+
+class SweepListener(Protocol):
+    """Told what the sweep is busy with."""
+
+    def doing(self, text: str) -> None:
+        """One line, replaced by the next."""
+
+
+class Executor(Protocol):
+    """Something that can run points."""
+
+    def run(self, tasks: Sequence[PointTask], finished: Callable[[SweepRow], None]) -> None:
+        """Run every task and report each as soon as it is done, from the calling thread."""
+
+
+class LocalExecutor:
+    """One point after the other, in this machine's order."""
+
+    def __init__(self, options: RunnerOptions) -> None:
+        self._options = options
+
+    def run(self, tasks: Sequence[PointTask], finished: Callable[[SweepRow], None]) -> None:
+        """Run the tasks on one worker process."""
+        runner = PointRunner(self._options)
+        try:
+            for task in tasks:
+                finished(runner.run(task))
+        finally:
+            runner.close()
+
+
+def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) -> tuple[SweepRow, ...]:
+    """Measure every point that has no row yet, and return the rows of the whole grid in its order.
+
+    A row is on the disk before the next point begins, so a killed sweep goes on where it stopped.
+
+    Raises:
+        UnreadableInputError: the folder's rows are none of ours.
+        RunFailedError: the folder cannot be written, or another sweep is at work in it.
+
+    """
+    path = options.runner.folder / ROWS_FILE
+    tasks = [
+        PointTask(point=point, flags=options.flags(point), repeats=options.repeats)
+        for point in options.grid.points()
+    ]
+    with _only_one(options.runner.folder):
+        rows = _finished(read_lines(path, SweepRow), options)
+        left = [task for task in tasks if task.id not in rows]
+        if len(left) < len(tasks):
+            listener.doing(f"{len(tasks) - len(left)} of {len(tasks)} points are there already")
+
+        def finished(row: SweepRow) -> None:
+            append_line(path, row)
+            rows[row.id] = row
+            done = sum(task.id in rows for task in tasks)
+            listener.doing(f"{done} of {len(tasks)}: {_said(row)}")
+
+        if left:
+            executor.run(left, finished)
+    return tuple(rows[task.id] for task in tasks if task.id in rows)
+
+
+def _finished(found: Sequence[SweepRow], options: SweepOptions) -> dict[str, SweepRow]:
+    """Rows by point; the last one counts. Failed ones are forgotten where they are to be tried again."""
+    rows = {row.id: row for row in found}
+    if options.retry_failed:
+        rows = {key: row for key, row in rows.items() if row.status == "ok"}
+    return rows
+
+
+def _said(row: SweepRow) -> str:
+    result = f"{row.total_ms:.1f} ms" if row.total_ms is not None else row.status
+    return f"{row.point.label}: {result}"
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the kernel lets go of it when the process dies, however it dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        return  # Windows: two sweeps in one folder are the user's care
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise RunFailedError(
+            f"another sweep is at work in {folder}.", remedy="Wait for it, or give another --dir."
+        ) from error
