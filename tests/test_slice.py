@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from stepscope.analyse.slice_window import Wanted
+from stepscope.analyse.trace.slice_window import Wanted
 from stepscope.cli import main
 from stepscope.model.step_range import StepRange
 from stepscope.record.open import read_trace
 from stepscope.session.report import report_ranks
-from stepscope.session.slice import slice_trace
+from stepscope.session.viewing.slice import slice_trace
 
 DATA = Path(__file__).parent / "data"
 KINETO = DATA / "traces" / "qwen_image_full_5_steps_ops.trace.json.gz"

@@ -15,8 +15,8 @@ import pytest
 
 from stepscope.cli import main
 from stepscope.model.errors import RunFailedError, UnreadableInputError, UsageError
-from stepscope.session import view as view_module
-from stepscope.session.view import PERFETTO, View, ViewOptions, forwarding, inflated_size, open_view
+from stepscope.session.viewing import view as view_module
+from stepscope.session.viewing.view import PERFETTO, View, ViewOptions, forwarding, inflated_size, open_view
 
 DATA = Path(__file__).parent / "data" / "traces"
 TRACE = DATA / "qwen_image_full_5_steps_ops.trace.json.gz"

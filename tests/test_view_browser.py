@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.session.view import View, ViewOptions, open_view
-from stepscope.session.view_server import LOOPBACK
+from stepscope.session.viewing.server import LOOPBACK
+from stepscope.session.viewing.view import View, ViewOptions, open_view
 from test_view import TRACE, free_port
 
 selenium = pytest.importorskip("selenium")
@@ -41,9 +41,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def sliced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small trace with spans of ours."""
-    from stepscope.analyse.slice_window import Wanted
+    from stepscope.analyse.trace.slice_window import Wanted
     from stepscope.model.step_range import StepRange
-    from stepscope.session.slice import slice_trace
+    from stepscope.session.viewing.slice import slice_trace
 
     path = tmp_path_factory.mktemp("trace") / "steps.trace.json.gz"
     slice_trace(TRACE, path, Wanted(steps=StepRange(first=0, end=None)))

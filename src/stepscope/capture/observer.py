@@ -17,7 +17,7 @@ from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
 from stepscope.capture.memory import MemoryWatch
-from stepscope.capture.nvtx_marker import NvtxRequest, watch_call
+from stepscope.capture.nsight.marker import NvtxRequest, watch_call
 from stepscope.capture.offload import watch_offload_hooks
 from stepscope.capture.steadiness import changes, read_signals
 from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow

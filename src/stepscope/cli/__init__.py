@@ -11,6 +11,7 @@ from stepscope import __version__
 from stepscope.cli.bench import BenchCommand
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.nsys import NsysCommand
@@ -28,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     NsysCommand(),
     SliceCommand(),
     ViewCommand(),
+    DoctorCommand(),
     CompareCommand(),
     BenchCommand(),
     SweepCommand(),

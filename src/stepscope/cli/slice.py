@@ -34,8 +34,8 @@ class SliceCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Cut, and say what is in the file."""
-        from stepscope.analyse.slice_window import Wanted
-        from stepscope.session.slice import slice_trace
+        from stepscope.analyse.trace.slice_window import Wanted
+        from stepscope.session.viewing.slice import slice_trace
 
         time_ms = None if arguments.time is None else _times(arguments.time)
         wanted = Wanted(steps=arguments.steps, stage=arguments.stage, time_ms=time_ms)

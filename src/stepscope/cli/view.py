@@ -37,7 +37,7 @@ class ViewCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Serve until the page has the trace."""
-        from stepscope.session.view import ViewOptions, forwarding, open_view
+        from stepscope.session.viewing.view import ViewOptions, forwarding, open_view
 
         options = ViewOptions(
             trace=arguments.trace, offline=arguments.offline, ui=arguments.ui, port=arguments.port

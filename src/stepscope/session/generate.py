@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
-from stepscope.capture.nvtx_marker import NvtxRequest
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
 from stepscope.model.vocabulary import Outside
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
-from stepscope.session.nvtx import requested_nvtx
+from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
 from stepscope.session.trace_size import expected_size
 from stepscope.session.warmup import not_warmed_up, warm_up

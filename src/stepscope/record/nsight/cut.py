@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.atomic import atomic_path
-from stepscope.record.nsight_keep import remove_environment
-from stepscope.record.trace_window import Intervals
+from stepscope.record.nsight.keep import remove_environment
+from stepscope.record.trace_writing.trace_window import Intervals
 
 _DEVICE_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stepscope.analyse.analysis import Analysis, analyse
-from stepscope.analyse.mark_ranges import HostSpan
-from stepscope.analyse.stages_and_steps import Marks
+from stepscope.analyse.trace.analysis import Analysis, analyse
+from stepscope.analyse.trace.mark_ranges import HostSpan
+from stepscope.analyse.trace.stages_and_steps import Marks
 from stepscope.model.errors import UsageError
 from stepscope.model.step_range import StepRange
 from stepscope.model.trace import Trace

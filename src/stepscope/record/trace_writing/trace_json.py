@@ -15,13 +15,13 @@ import numpy as np
 
 from stepscope.model.trace import Trace
 from stepscope.record.atomic import atomic_path
-from stepscope.record.trace_slice import write_events
-from stepscope.record.trace_spans import (
+from stepscope.record.trace_writing.trace_slice import write_events
+from stepscope.record.trace_writing.trace_spans import (
     HOST_TRACK_NAME,
     TraceSpan,
     span_events,
 )
-from stepscope.record.trace_window import microseconds
+from stepscope.record.trace_writing.trace_window import microseconds
 
 _KEPT_METADATA = ("nsys_version", "graph_mode")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall
-from stepscope.capture.nvtx_layers import LayerRanges
-from stepscope.capture.nvtx_ranges import Gate, Marker, NvtxRanges
+from stepscope.capture.nsight.layers import LayerRanges
+from stepscope.capture.nsight.ranges import Gate, Marker, NvtxRanges
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.errors import RunFailedError
 from stepscope.model.nsight import CAPTURE_RANGE, NVTX_DOMAIN, Capture, Trigger
