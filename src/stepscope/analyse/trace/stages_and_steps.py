@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from stepscope.analyse.trace.gpu_work import GpuWork
 from stepscope.analyse.trace.mark_ranges import (
     HostSpan,
@@ -24,6 +22,7 @@ from stepscope.analyse.trace.mark_ranges import (
 from stepscope.analyse.trace.marks import MarkKind
 from stepscope.analyse.trace.step_marks import (
     StepMark,
+    count_within,
     repeated_forwards,
     steps_by_name,
     steps_by_profiler,
@@ -161,21 +160,8 @@ def _with_forwards(
 ) -> list[StepMark]:
     """Each step with its number of denoiser forwards; 0 where it cannot be told."""
     if forwards:
-        starts = np.array([found.span.start_ns for found in forwards], np.int64)
-        process = np.array([found.span.process for found in forwards])
-        return [
-            replace(
-                step,
-                forwards=int(
-                    np.count_nonzero(
-                        (process == step.span.process)
-                        & (starts >= step.span.start_ns)
-                        & (starts < step.span.end_ns)
-                    )
-                ),
-            )
-            for step in steps
-        ]
+        counts = count_within(forwards, [step.span for step in steps])
+        return [replace(step, forwards=count) for step, count in zip(steps, counts, strict=True)]
     return repeated_forwards(trace, work, steps)
 
 
