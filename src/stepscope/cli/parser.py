@@ -21,14 +21,26 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords, formatter_class=_help_formatter, allow_abbrev=False)
         self.elsewhere: Mapping[str, str] = {}
+        self.takes_command = False
+        """Everything after ``--`` is a command, and unknown flags before it are for another program."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse, but a flag that this parser does not know is an error here and now."""
+        if self.takes_command:
+            return self._parse_command(list(args), namespace), []
         parsed, rest = super().parse_known_args(args, namespace)
         unknown = next((word for word in rest if word.startswith("-")), None)
         if unknown is not None:
             raise self._unknown(unknown.split("=", 1)[0])
         return parsed, rest
+
+    def _parse_command(self, words: list[str], namespace: Any) -> Any:
+        """``passed_on``: words that nobody here knows; ``words``: the command, None without a ``--``."""
+        at = words.index("--") if "--" in words else len(words)
+        parsed, rest = super().parse_known_args(words[:at], namespace)
+        parsed.passed_on = tuple(rest)
+        parsed.words = tuple(words[at + 1 :]) if at < len(words) else None
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a UsageError; main prints it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
 from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.session.commit import commit_here
@@ -19,6 +20,7 @@ from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
 from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
+from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
 from stepscope.session.trace_size import expected_size
 from stepscope.session.warmup import not_warmed_up, warm_up
@@ -36,6 +38,7 @@ class _Session:
     loaded: Loaded
     environment: Environment
     listener: Listener
+    nvtx: NvtxRequest | None = None
 
 
 def generate(
@@ -56,6 +59,7 @@ def generate(
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
+    requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)  # complain before loading
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
     loading = _outside(Outside.MODEL_LOADING, begin)
@@ -77,6 +81,7 @@ def generate_with(
         loaded=loaded,
         environment=replace(read_environment(loaded.device), commit=commit_here()),
         listener=listener,
+        nvtx=requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx),
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
@@ -104,7 +109,8 @@ class _Prepared:
 
 def _warm_up(session: _Session) -> tuple[Warmup, Mapping | None, tuple[OutsideRun, ...]]:
     options = session.options.warmup
-    wanted = session.options.measures if options.enabled is None else options.enabled
+    measures = session.options.measures or session.nvtx is not None
+    wanted = measures if options.enabled is None else options.enabled
     profile = session.options.profile
     maps = profile is not None and profile.detail is TraceDetail.SOURCE
     if not wanted:
@@ -167,7 +173,9 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
-            options=ObserveOptions(trace=_trace_request(options, scratch), own_process=True),
+            options=ObserveOptions(
+                trace=_trace_request(options, scratch), own_process=True, nvtx=session.nvtx
+            ),
             call_id=number,
         )
         run = replace(

@@ -56,6 +56,8 @@ class GenerateOptions:
     warmup: WarmupOptions = WarmupOptions()
     output: OutputOptions = OutputOptions()
     show_progress: bool = False  # the pipeline's own bars
+    nvtx: bool = False  # NVTX ranges; implied where Nsight Systems watches
+    layerwise_nvtx: bool = False  # a range for each module too
 
     @property
     def measures(self) -> bool:
