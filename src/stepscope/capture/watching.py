@@ -34,7 +34,10 @@ class Watch:
                 remedy="Give a pipeline, or observe a function that runs it.",
             )
         self.handler = handler
-        self._pipeline = weakref.ref(pipeline)
+        try:
+            self._pipeline: Callable[[], Any] = weakref.ref(pipeline)
+        except TypeError:  # slots without __weakref__: then it is kept alive
+            self._pipeline = lambda: pipeline
         self._type = type(pipeline)
         self._wrappers = Wrappers()
         self._token: Token[tuple[Watch, ...]] | None = None

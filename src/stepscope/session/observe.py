@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,18 +13,19 @@ from typing import Any
 from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
-from stepscope.capture.nvtx_marker import NvtxRequest
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.capture.observer import CallInProgress, Captured, Observer
+from stepscope.capture.tracing import RawTrace, Switching, TraceRequest
 from stepscope.capture.watching import Watch
-from stepscope.capture.window import RawTrace, TraceRequest
 from stepscope.model.run import Environment, Run, Workload
-from stepscope.session.nvtx import requested_nvtx
+from stepscope.session.nsight.request import requested_nvtx
 
 __all__ = [
     "Observation",
     "ObserveOptions",
     "ObservedCall",
     "RawTrace",
+    "Switching",
     "TraceRequest",
     "observe_call",
     "observing",
@@ -86,11 +88,30 @@ class Observation:
 
     def __init__(self) -> None:
         self._calls: deque[ObservedCall] = deque(maxlen=KEPT_CALLS)
+        self._problems: deque[str] = deque(maxlen=KEPT_CALLS)
 
     @property
     def calls(self) -> tuple[ObservedCall, ...]:
         """Finished calls, failed ones included; ``result`` is None in each, it belongs to the caller."""
         return tuple(self._calls)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why calls that were made are not in ``calls``: a fault of the observer is not the caller's."""
+        return tuple(self._problems)
+
+    @contextmanager
+    def unharmed(self) -> Iterator[None]:
+        """Note and log an exception of the observer's own instead of raising it into the user's call."""
+        try:
+            yield
+        except Exception as error:
+            self.blame(error)
+
+    def blame(self, error: Exception) -> None:
+        """Note and log what kept a call from being observed."""
+        self._problems.append(f"{type(error).__name__}: {error}")
+        logging.getLogger("stepscope").warning("a call could not be observed", exc_info=error)
 
     def keep(self, call: ObservedCall) -> None:
         self._calls.append(call)
@@ -120,13 +141,19 @@ def observing(
         def handle(called: Any, call: Callable[[], Any]) -> Any:
             call_id = next(ids)
             identity = _Identity(request_id(call_id), call_id, workload, environment)
-            progress = _begin(observer, called, options)
+            try:
+                progress = _begin(observer, called, options)
+            except Exception as error:
+                observation.blame(error)
+                return call()
             try:
                 result = call()
             except BaseException as error:
-                observation.keep(_observed(progress.finish(error), identity, error=error))
+                with observation.unharmed():
+                    observation.keep(_observed(progress.finish(error), identity, error=error))
                 raise
-            observation.keep(_observed(progress.finish(None, result), identity))
+            with observation.unharmed():
+                observation.keep(_observed(progress.finish(None, result), identity))
             return result
 
         watch = Watch(pipeline, handle)
