@@ -58,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the only place that prints errors and decides the exit status."""
+    _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
         status: int = arguments.entrypoint(arguments)
@@ -73,3 +74,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return status
+
+
+def _open_closed_streams() -> None:
+    """Give a process started without standard streams (``>&-``) empty ones.
+
+    Otherwise printing fails, and the next file that is opened takes the number of standard error: what
+    libraries print there would land in a trace.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "r" if number == 0 else "w", encoding="utf-8")  # noqa: PTH123, SIM115
+            setattr(sys, name, stream)
+            try:
+                os.fstat(number)
+            except OSError:
+                os.dup2(stream.fileno(), number)
