@@ -15,20 +15,38 @@ HELP_WIDTH = 100
 class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that raises ``UsageError`` instead of printing and leaving.
 
-    ``elsewhere`` maps flags that other tools have, and this command has not, to what to say about them.
+    ``elsewhere`` maps flags that other tools have, and this command has not, to what to say about them. With
+    ``stops_at_program`` what follows the first word that is no flag is somebody else's: ``program`` holds it.
     """
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords, formatter_class=_help_formatter, allow_abbrev=False)
         self.elsewhere: Mapping[str, str] = {}
+        self.stops_at_program = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse, but a flag that this parser does not know is an error here and now."""
-        parsed, rest = super().parse_known_args(args, namespace)
+        words = list(args or ())
+        program = self._program_at(words) if self.stops_at_program else len(words)
+        parsed, rest = super().parse_known_args(words[:program] if self.stops_at_program else args, namespace)
+        if self.stops_at_program:
+            parsed.is_command = words[program : program + 1] == ["--"]
+            parsed.program = words[program + parsed.is_command :]
         unknown = next((word for word in rest if word.startswith("-")), None)
         if unknown is not None:
             raise self._unknown(unknown.split("=", 1)[0])
         return parsed, rest
+
+    def _program_at(self, words: Sequence[str]) -> int:
+        """Where the program begins: at the first word that is neither a flag nor a flag's value."""
+        at = 0
+        while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+            flag, given, _ = words[at].partition("=")
+            action = self._option_string_actions.get(flag)
+            at += 1 if given or action is None or action.nargs == 0 else 2
+            if flag == "-m":
+                break
+        return min(at, len(words))
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a UsageError; main prints it."""
