@@ -6,7 +6,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -58,7 +58,7 @@ class Watch:
     every = False
 
     def __init__(self, pipeline: Any, handler: Handler, *, here: bool = True) -> None:
-        _check_watchable(pipeline)
+        check_watchable(pipeline)
         self.handler = handler
         self._pipeline = weakref.ref(pipeline)
         self._type = type(pipeline)
@@ -75,7 +75,7 @@ class Watch:
         self._wrappers.remove()
 
     def watches(self, pipeline: Any) -> bool:
-        return self._pipeline() is pipeline
+        return self._place.taken and self._pipeline() is pipeline
 
 
 class WatchAll:
@@ -110,13 +110,14 @@ class WatchAll:
         self._classes.remove()
 
     def watches(self, _pipeline: Any) -> bool:
-        return True
+        return self._place.taken
 
 
 class _Place:
     """Where a watch stands: everywhere, and first in the thread and context that entered it."""
 
     def __init__(self, *, here: bool) -> None:
+        self.taken = False
         self._here = here
         self._token: Token[tuple[_Watching, ...]] | None = None
 
@@ -126,12 +127,15 @@ class _Place:
         with _lock:
             first = next((at for at, known in enumerate(_everywhere) if known.every), len(_everywhere))
             _everywhere.insert(first, watch)  # one pipeline's by age; then the newest of all pipelines
+        self.taken = True
 
     def leave(self, watch: _Watching) -> None:
+        self.taken = False
         with _lock:
             _everywhere.remove(watch)
         if self._token is not None:
-            _here.reset(self._token)
+            with suppress(ValueError):  # left in another context: there it stands no more, here it is passive
+                _here.reset(self._token)
 
 
 def observed_block(name: str) -> AbstractContextManager[None]:
@@ -151,12 +155,12 @@ def begin_block_here() -> ActiveCall | None:
 
 
 def watched_here(pipeline: Any) -> bool:
-    """Whether this thread and context has a watch of its own for just this pipeline."""
-    return any(watch.watches(pipeline) for watch in _here.get() if not watch.every)
+    """Whether this thread and context has a watch of its own for this pipeline; None: for any at all."""
+    return any(pipeline is None or watch.watches(pipeline) for watch in _here.get())
 
 
-def _check_watchable(pipeline: Any) -> None:
-    """Raise UsageError for what is no pipeline."""
+def check_watchable(pipeline: Any) -> None:
+    """Raise UsageError for what is no pipeline and cannot be observed as one."""
     name = type(pipeline).__name__
     if inspect.isclass(pipeline):
         raise UsageError(f"{pipeline.__name__} is a class.", remedy="Give the pipeline itself.")

@@ -101,6 +101,8 @@ def _code_of(main: types.ModuleType, path: str) -> types.CodeType:
 def _fresh_main() -> types.ModuleType:
     main = types.ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
     return main
 
 
