@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 import pipelines
+from stepscope.analyse.run.reconcile import reconcile
+from stepscope.analyse.run.summarise import summarise
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.vocabulary import CopyKind
 from test_observe import observe
@@ -67,6 +70,11 @@ def test_the_time_of_a_move_is_not_the_stages(monkeypatch: pytest.MonkeyPatch) -
     assert (onload.duration_ns, onload.exposed_ns) == (30_000_000, 30_000_000)
     assert [step.span.duration_ns for step in run.steps] == [0, 0, 0]
     assert run.total_ns == 30_000_000
+    dump = reconcile(run)
+    assert dump.unaccounted_ms == 0  # the moves are in the total, in a row of their own
+    assert dump.coverage == 1
+    assert summarise(replace(dump, unaccounted_ms=None)).unaccounted_ms == 0
+    assert not any("in no stage" in reason for reason in dump.trust.reasons)
 
 
 def test_a_move_on_its_own_stream_is_hidden_behind_the_computation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from stepscope.model.errors import RunFailedError, StepscopeError, UnreadableInputError, UsageError
-from stepscope.workload import hub
+from stepscope.workload import hub, tuning
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.load import load
 from stepscope.workload.media import media_of
@@ -201,6 +201,46 @@ def test_what_was_applied_is_said():
     assert loaded.pipeline.vae.use_tiling
     compiled = [m for m in loaded.pipeline.transformer.modules() if m._compiled_call_impl is not None]
     assert len(compiled) == 5
+
+
+@pytest.mark.parametrize(("kind", "in_blocks"), [(OffloadKind.BLOCK, True), (OffloadKind.LEAF, False)])
+@pytest.mark.parametrize("model", ["tiny/qwen-image", "tiny/stable-diffusion-xl", "tiny/wan2.1-t2v-1.3b"])
+def test_groups_are_blocks_in_denoisers_and_leaves_where_forward_is_not_called(model, kind, in_blocks):
+    """A VAE is entered by decode: whatever of it is no leaf group would stay on the host."""
+    pipeline = small(model).pipeline
+    cpu = torch.device("cpu")
+
+    said = tuning._offload_groups(pipeline, Offload(kind=kind, pin=False), cpu)
+
+    assert said == ("block x 1, pageable" if in_blocks else "leaf, pageable")
+    denoiser = next(iter(tuning.denoisers(pipeline).values()))
+    assert _grouped(denoiser, torch.nn.Linear) is not in_blocks
+    assert _grouped(pipeline.vae, torch.nn.Conv2d, torch.nn.Conv3d)
+    assert _grouped(pipeline.text_encoder, torch.nn.Linear)
+
+
+def _grouped(module, *kinds):
+    """Whether every layer of these kinds is a group of its own; half of them fails."""
+    hooks = [
+        any("group" in name for name in part._diffusers_hook.hooks)
+        if hasattr(part, "_diffusers_hook")
+        else False
+        for part in module.modules()
+        if isinstance(part, kinds)
+    ]
+    assert hooks
+    assert all(hooks) or not any(hooks)
+    return all(hooks)
+
+
+def test_what_cannot_be_grouped_stays_on_the_device_and_is_named():
+    """diffusers refuses group offloading for a few classes; that is no reason not to run."""
+    pipeline = small("tiny/stable-diffusion-xl").pipeline
+    pipeline.vae._supports_group_offloading = False
+
+    said = tuning._offload_groups(pipeline, Offload(kind=OffloadKind.BLOCK, pin=False), torch.device("cpu"))
+
+    assert said == "block x 1, pageable, vae on the device"
 
 
 def test_a_lora_is_added_and_changes_the_picture(tmp_path):

@@ -17,9 +17,11 @@ from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
 from stepscope.capture.memory import MemoryWatch
+from stepscope.capture.nsight.marker import NvtxRequest, watch_call
 from stepscope.capture.offload import watch_offload_hooks
 from stepscope.capture.steadiness import changes, read_signals
-from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow
+from stepscope.capture.tracing import RawTrace, TraceRequest
+from stepscope.capture.window import TraceWindow
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds
@@ -91,12 +93,19 @@ class Observer:
                 self._wrappers.wrap(type(owner), attribute, make_wrapper)
 
     def begin(
-        self, pipeline: Any, *, trace: TraceRequest | None = None, own_process: bool = False
+        self,
+        pipeline: Any,
+        *,
+        trace: TraceRequest | None = None,
+        own_process: bool = False,
+        nvtx: NvtxRequest | None = None,
     ) -> CallInProgress:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
         parts = self.attach(pipeline)
         clock = self._clock or clock_of(pipeline, parts.modules)
         call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
+        if nvtx is not None:
+            watch_call(call, nvtx, self._wrappers)
         return CallInProgress(call, trace=trace, own_process=own_process)
 
 
@@ -131,6 +140,8 @@ class CallInProgress:
         finally:
             if self._window is not None:
                 self._window.end()
+            if self.call.ranges is not None:
+                self.call.ranges.close()
         self._memory.end()
         reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
         recording = freeze(

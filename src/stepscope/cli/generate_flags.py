@@ -53,7 +53,6 @@ NOT_HERE: Mapping[str, str] = MappingProxyType(
         "--return-frames": "use the Python API: stepscope.generate() returns the frames.",
         "--return-file-paths-only": "use the Python API: stepscope.generate() returns paths and frames.",
         "--lora-nickname": "there is one LoRA, and it needs no name.",
-        "--enable-layerwise-nvtx-marker": "trace with --profile.",
         "--vae-path": "put the component into the model's folder.",
         "--transformer-path": "put the component into the model's folder.",
     }
@@ -123,6 +122,15 @@ def _add_profiling(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--no-warmup", dest="warmup", action="store_false", help="no warm-up request")
     group.add_argument("--warmup-steps", type=positive, metavar="N", help="steps of it (default: 2)")
+    add_switch(
+        group,
+        "--enable-nvtx",
+        default="true under Nsight Systems",
+        text="NVTX ranges: stages, steps, forwards",
+    )
+    add_switch(
+        group, "--enable-layerwise-nvtx-marker", default=False, text="an NVTX range for each module, too"
+    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:

@@ -19,9 +19,11 @@ from stepscope.capture.observer import CallInProgress, Captured, Observer
 from stepscope.capture.ranks import rank_here
 from stepscope.capture.watching import PipelineCall
 from stepscope.model.run import AS_LOADED, Environment, Workload
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.attach_plan import CallPlan
 from stepscope.session.earlier_calls import Earlier, EarlierCalls
 from stepscope.session.keep import KeptCall, keep_call
+from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import CallIdentity, ObservedCall, TraceRequest, observed_of, where_it_ended
 from stepscope.workload.describe_call import describe_call
 from stepscope.workload.placement import choose_device
@@ -119,7 +121,7 @@ class Attachment:
                 workload=described,
                 earlier=earlier,
                 scratch=scratch,
-                progress=self._observer.begin(subject, trace=trace),
+                progress=self._observer.begin(subject, trace=trace, nvtx=requested_nvtx()),
             )
         except Exception as error:  # the program goes on without us
             scratch.close()
@@ -183,7 +185,12 @@ def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
         return None
     plan.places.traces.mkdir(parents=True, exist_ok=True)
     folder = scratch.enter_context(tempfile.TemporaryDirectory(prefix=".stepscope-", dir=plan.places.traces))
-    return TraceRequest(steps=plan.trace.steps, all_stages=plan.trace.all_stages, scratch_dir=Path(folder))
+    return TraceRequest(
+        steps=plan.trace.steps,
+        all_stages=plan.trace.all_stages,
+        detail=TraceDetail.FULL,  # no mapping pass here: the request is somebody else's
+        scratch_dir=Path(folder),
+    )
 
 
 def _said(error: BaseException) -> str:

@@ -61,6 +61,8 @@ class GenerateFlags(TypedDict, total=False):
     perf_dump_path: str | Path
     warmup: bool
     warmup_steps: int
+    enable_nvtx: bool
+    enable_layerwise_nvtx_marker: bool
     # where the results go
     output_path: str | Path
     output_file_name: str
@@ -116,6 +118,8 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
         warmup=WarmupOptions(enabled=flags.get("warmup"), steps=flags.get("warmup_steps", 2)),
         output=_output(flags),
         show_progress=show_progress,
+        nvtx=flags.get("enable_nvtx", False),
+        layerwise_nvtx=flags.get("enable_layerwise_nvtx_marker", False),
     )
 
 
@@ -136,11 +140,10 @@ def _prompts(flags: GenerateFlags) -> list[str]:
 
 
 def _request(flags: GenerateFlags, prompt: str) -> GenerationRequest:
-    images = flags.get("image_path", ())
     return GenerationRequest(
         prompt=prompt,
         negative_prompt=flags.get("negative_prompt"),
-        image_paths=(images,) if isinstance(images, str) else tuple(images),
+        image_paths=_images(flags),
         seed=flags.get("seed", 42),
         generator_device=flags.get("generator_device"),
         steps=flags.get("num_inference_steps"),
@@ -155,6 +158,11 @@ def _request(flags: GenerateFlags, prompt: str) -> GenerationRequest:
         outputs_per_prompt=flags.get("num_outputs_per_prompt"),
         diffusers_kwargs=flags.get("diffusers_kwargs", {}),
     )
+
+
+def _images(flags: GenerateFlags) -> tuple[str, ...]:
+    given = flags.get("image_path", ())
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _profile(flags: GenerateFlags) -> ProfileOptions | None:
@@ -208,6 +216,7 @@ def _load(flags: GenerateFlags) -> LoadRequest:
         offload=_offload(flags),
         attention_backend=flags.get("attention_backend"),
         compile=_compile(flags),
+        image_input=bool(_images(flags)),
         vae_tiling=flags.get("vae_tiling", False),
         vae_slicing=flags.get("vae_slicing", False),
         lora_path=flags.get("lora_path"),

@@ -13,14 +13,16 @@ from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.dump import PerfDump
 from stepscope.model.errors import RunFailedError, StepscopeError
 from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
-from stepscope.model.vocabulary import Outside
+from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.record.atomic import keep_existing
 from stepscope.record.media import output_of, save_media, stem_of
 from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
+from stepscope.record.trace_writing.lean_writer import write_lean_trace
 from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
+from stepscope.session.mapping import Mapping, about, call_mapper
 from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
@@ -66,6 +68,7 @@ class Finished:
     loaded: Loaded
     output: OutputOptions
     places: Destinations
+    mapping: Mapping | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,7 @@ def keep(finished: Finished) -> GenerateResult:
     if observed.error is None:
         with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
             _keep_outputs(kept, finished)
-    dump_path = _keep_measured(kept, observed, places)
+    dump_path = _keep_measured(kept, observed, places, finished.mapping)
     return GenerateResult(
         run=kept.run,
         dump=reconcile(kept.run),
@@ -110,11 +113,14 @@ def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     )
 
 
-def _keep_measured(kept: _Kept, observed: ObservedCall, places: Destinations) -> Path | None:
+def _keep_measured(
+    kept: _Kept, observed: ObservedCall, places: Destinations, mapping: Mapping | None = None
+) -> Path | None:
     """The trace, then the records; the dump's path if one was written."""
     if places.traces is not None:
         with kept.guarded(Outside.TRACE_EXPORT):
-            kept.add(traces=(_keep_trace(observed, kept.run, places.traces),))
+            window, said = keep_trace(observed, kept.run, places.traces, mapping)
+            kept.add(traces=(window,), warnings=(said,) if said else ())
     return _keep_records(kept, places)
 
 
@@ -142,7 +148,10 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
     return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
 
 
-def _keep_trace(observed: ObservedCall, run: Run, directory: Path) -> TraceWindow:
+def keep_trace(
+    observed: ObservedCall, run: Run, directory: Path, mapping: Mapping | None = None
+) -> tuple[TraceWindow, str]:
+    """Write a run's trace; also a line about what could not be mapped, empty where nothing is amiss."""
     raw = observed.raw_trace
     if raw is None:
         reason = next(
@@ -160,7 +169,11 @@ def _keep_trace(observed: ObservedCall, run: Run, directory: Path) -> TraceWindo
         full_stages=raw.request.all_stages,
         marks=raw.anchors,
     )
-    return write_trace(raw.path, run, content, directory)
+    if raw.request.detail in {TraceDetail.KERNELS, TraceDetail.SOURCE}:
+        mapper = call_mapper(run, mapping)
+        window, mapped = write_lean_trace(raw.path, run, content, directory, mapper)
+        return window, about(mapped, mapping)
+    return write_trace(raw.path, run, content, directory), ""
 
 
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:

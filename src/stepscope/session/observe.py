@@ -12,16 +12,19 @@ from typing import Any
 from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.capture.observer import CallInProgress, Captured, Observer
+from stepscope.capture.tracing import RawTrace, Switching, TraceRequest
 from stepscope.capture.watching import Watch
-from stepscope.capture.window import RawTrace, TraceRequest
 from stepscope.model.run import Environment, Run, Workload
+from stepscope.session.nsight.request import requested_nvtx
 
 __all__ = [
     "Observation",
     "ObserveOptions",
     "ObservedCall",
     "RawTrace",
+    "Switching",
     "TraceRequest",
     "observe_call",
     "observing",
@@ -38,6 +41,7 @@ class ObserveOptions:
     trace: TraceRequest | None = None
     own_process: bool = False
     clock: DeviceClock | None = None  # None: the one for the pipeline's device
+    nvtx: NvtxRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,8 @@ def observing(
     """
     observation = Observation()
     ids = itertools.count()
+    if options.nvtx is None:
+        options = replace(options, nvtx=requested_nvtx())
 
     with Observer(clock=options.clock) as observer:
 
@@ -131,7 +137,7 @@ def observing(
 
 
 def _begin(observer: Observer, pipeline: Any, options: ObserveOptions) -> CallInProgress:
-    return observer.begin(pipeline, trace=options.trace, own_process=options.own_process)
+    return observer.begin(pipeline, trace=options.trace, own_process=options.own_process, nvtx=options.nvtx)
 
 
 @dataclass(frozen=True, slots=True)

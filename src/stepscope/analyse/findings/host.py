@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from stepscope.analyse.findings.thresholds import percent, severity, worth_telling
+from stepscope.analyse.intervals import contains, union
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.analyse.run.step_statistics import OUTLIER_ABOVE
 from stepscope.analyse.trace.analysis import Analysis
@@ -19,6 +20,9 @@ from stepscope.model.vocabulary import BoundBy
 
 TINY_KERNEL_NS = 10_000
 """A kernel shorter than the time that one launch takes the host cannot keep the GPU busy."""
+
+NAMED_STEPS = 8
+"""Slow steps named one by one in a title; the table of steps has them all."""
 
 _ASK_ONCE = (
     "Keep the value on the host (a Python number computed before the loop), or ask once after the loop; "
@@ -133,7 +137,9 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
     cost_ms = sum(row.duration_ms - statistics.median_ms for row in slow)
     if slow and worth_telling(found, cost_ms * 1e6):
         worst = max(slow, key=lambda row: row.duration_ms)
-        which = ", ".join(str(row.index) for row in slow)
+        which = ", ".join(str(row.index) for row in slow[:NAMED_STEPS])
+        if len(slow) > NAMED_STEPS:
+            which += f" and {len(slow) - NAMED_STEPS:,} more are"
         yield Finding(
             id="steps.slow",
             title=f"Step{'s' if len(slow) > 1 else ''} {which} slower than the others",
@@ -152,18 +158,14 @@ def _calls_in_steps(found: Analysis) -> I64:
     """Rows of the blocking calls that begin inside a step, of any thread of its process."""
     calls = found.calls
     inside = np.zeros(len(calls), np.bool_)
-    for step in found.marks.steps:
-        inside |= (
-            (calls.process == step.span.process)
-            & (calls.start_ns >= step.span.start_ns)
-            & (calls.start_ns < step.span.end_ns)
-        )
+    for process in {step.span.process for step in found.marks.steps}:
+        spans = [step.span for step in found.marks.steps if step.span.process == process]
+        steps = union([span.start_ns for span in spans], [span.end_ns for span in spans])
+        inside |= (calls.process == process) & contains(steps, calls.start_ns)
     return np.flatnonzero(inside)
 
 
 def _gaps_in_steps(found: Analysis) -> I64:
-    gaps = found.gaps
-    inside = np.zeros(len(gaps), np.bool_)
-    for window in found.step_windows:
-        inside |= (gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns)
-    return np.flatnonzero(inside)
+    windows = found.step_windows
+    steps = union([window.start_ns for window in windows], [window.end_ns for window in windows])
+    return np.flatnonzero(contains(steps, found.gaps.start_ns))
