@@ -12,6 +12,10 @@ TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off"})
 
 
+EVERY_CALL = 2**62
+"""The end of a range of calls that is left open."""
+
+
 def boolean(text: str) -> bool:
     """``true`` or ``false`` in the spellings people use."""
     if text.lower() in TRUE:
@@ -35,6 +39,19 @@ def step_count(text: str) -> int:
     if number != -1 and number < 1:
         raise argparse.ArgumentTypeError(f"{number} is neither a positive number of steps nor -1 (all)")
     return number
+
+
+def call_numbers(text: str) -> tuple[range, ...]:
+    """Calls by number, 0-based: ``2``, ``0,3`` or half-open ``2:5``, separated by commas."""
+    chosen = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        start = _integer(first) if first or not colon else 0
+        stop = start + 1 if not colon else _integer(last) if last else EVERY_CALL
+        if not 0 <= start < stop:
+            raise argparse.ArgumentTypeError(f"{part!r} holds no call: they are counted from 0, as in 2:5")
+        chosen.append(range(start, stop))
+    return tuple(chosen)
 
 
 def json_object(text: str) -> dict[str, Any]:

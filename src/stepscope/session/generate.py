@@ -21,7 +21,7 @@ from stepscope.session.generate_options import GenerateOptions, GenerateResult, 
 from stepscope.session.keep import Finished, keep
 from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
 from stepscope.session.nsight.request import requested_nvtx
-from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
+from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call, where_it_ended
 from stepscope.session.trace_size import expected_size
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
@@ -181,7 +181,7 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
         run = replace(
             observed.run,
             warmup=prepared.warmup,
-            incomplete_reason=_where_it_ended(observed.run),
+            incomplete_reason=where_it_ended(observed.run),
             outside=(*prepared.outside, *observed.run.outside),
             warnings=(*loaded.notes, *observed.run.warnings),
         )
@@ -216,17 +216,6 @@ def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceReque
     return TraceRequest(
         steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch, detail=profile.detail
     )
-
-
-def _where_it_ended(run: Run) -> str | None:
-    """Why a run is incomplete, with the stage and step that it had reached."""
-    if run.incomplete_reason is None or not run.stages:
-        return run.incomplete_reason
-    stage = run.stages[-1]
-    step = run.steps[-1] if run.steps else None
-    in_step = step is not None and step.stage_index == stage.stage_index
-    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
-    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
 
 
 def _show_bars(pipeline: Any, *, shown: bool) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.analyse.run.reconcile import reconcile
+from stepscope.model.dump import PerfDump
 from stepscope.model.errors import RunFailedError, StepscopeError
 from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
 from stepscope.model.vocabulary import Outside, TraceDetail
@@ -70,6 +71,17 @@ class Finished:
     mapping: Mapping | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCall:
+    """What was written of a call that somebody else made, and what could not be."""
+
+    run: Run
+    dump: PerfDump
+    dump_path: Path | None
+    run_directory: Path | None
+    failures: tuple[BaseException, ...] = ()
+
+
 def keep(finished: Finished) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
@@ -77,11 +89,7 @@ def keep(finished: Finished) -> GenerateResult:
     if observed.error is None:
         with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
             _keep_outputs(kept, finished)
-    if places.traces is not None:
-        with kept.guarded(Outside.TRACE_EXPORT):
-            window, said = keep_trace(observed, kept.run, places.traces, finished.mapping)
-            kept.add(traces=(window,), warnings=(said,) if said else ())
-    dump_path = _keep_records(kept, places)
+    dump_path = _keep_measured(kept, observed, places, finished.mapping)
     return GenerateResult(
         run=kept.run,
         dump=reconcile(kept.run),
@@ -90,6 +98,30 @@ def keep(finished: Finished) -> GenerateResult:
         run_directory=places.run,
         error=observed.error or next(iter(kept.failures), None),
     )
+
+
+def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
+    """As ``keep``, for a call of somebody else's program: its output is its own."""
+    kept = _Kept(run=observed.run)
+    dump_path = _keep_measured(kept, observed, places)
+    return KeptCall(
+        run=kept.run,
+        dump=reconcile(kept.run),
+        dump_path=dump_path,
+        run_directory=places.run,
+        failures=tuple(kept.failures),
+    )
+
+
+def _keep_measured(
+    kept: _Kept, observed: ObservedCall, places: Destinations, mapping: Mapping | None = None
+) -> Path | None:
+    """The trace, then the records; the dump's path if one was written."""
+    if places.traces is not None:
+        with kept.guarded(Outside.TRACE_EXPORT):
+            window, said = keep_trace(observed, kept.run, places.traces, mapping)
+            kept.add(traces=(window,), warnings=(said,) if said else ())
+    return _keep_records(kept, places)
 
 
 def _keep_outputs(kept: _Kept, finished: Finished) -> None:

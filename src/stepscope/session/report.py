@@ -9,6 +9,7 @@ from pathlib import Path
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
 from stepscope.analyse.results import RankReport, Report, RunSummary
 from stepscope.analyse.run.summarise import summarise
+from stepscope.model.dump import PerfDump
 from stepscope.model.errors import StepscopeError, UnreadableInputError
 from stepscope.record.open import InputKind, read_trace, recognise
 from stepscope.record.perf_dump_reader import read_perf_dumps
@@ -54,6 +55,14 @@ def report_files(paths: Sequence[Path]) -> ReportOutcome:
     problems = [str(error) for error in read.errors]
     problems += [f"{one.rank.path}: {text}" for one in read.traces for text in one.incomplete]
     return ReportOutcome(report=report, problems=tuple(problems))
+
+
+def report_calls(dumps: Sequence[PerfDump], traces: Sequence[Path]) -> Report:
+    """The report of calls that were measured here, and of their traces; one that cannot be read is told."""
+    read = _Read(runs=[summarise(dump) for dump in dumps])
+    for path in traces:
+        _read_path(path, read)
+    return assemble(read.sources, read.runs, read.traces, tuple(str(error) for error in read.errors))
 
 
 def report_ranks(path: Path) -> tuple[RankReport, ...]:
