@@ -16,7 +16,7 @@ ANCHORS_AT_EACH_END = 3
 """The first one warms the path; readers take the narrowest pair."""
 
 LEAN = frozenset({TraceDetail.KERNELS, TraceDetail.SOURCE})
-"""Details of which a device's activity tells all that is written; a CPU has none, its operators are recorded."""
+"""Details of which a device's activity tells all that is written; on a CPU operators are the work."""
 
 
 class Profiler:

@@ -52,6 +52,10 @@ class Intervals:
         place = bisect_right(self.starts, at_ns) - 1
         return place >= 0 and at_ns < self.ends[place]
 
+    def moved(self, by_ns: int) -> Intervals:
+        """The same intervals at another time."""
+        return Intervals(tuple(at + by_ns for at in self.starts), tuple(at + by_ns for at in self.ends))
+
     def clip(self, start_ns: int, end_ns: int) -> list[tuple[int, int]]:
         """The parts of ``[start_ns, end_ns)`` that lie inside, in order."""
         first = max(0, bisect_right(self.starts, start_ns) - 1)

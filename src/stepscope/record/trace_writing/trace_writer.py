@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,10 @@ def write_trace(raw: Path, run: Run, content: TraceContent, directory: Path) -> 
 
 
 def plan_trace(run: Run, content: TraceContent, directory: Path) -> tuple[TracePlan, Path]:
-    """What the trace file of a run will hold, and its path. Raises RunFailedError where nothing was recorded."""
+    """What the trace file of a run will hold, and its path.
+
+    Raises RunFailedError where nothing was recorded.
+    """
     steps = tuple(step.index for step in run.steps if content.full_stages or step.index in content.steps)
     name = trace_name(run.request_id, run.rank, step_count=len(steps), full_stages=content.full_stages)
     path = free_path(directory / name)
@@ -141,10 +144,15 @@ def _write(raw: Path, path: Path, plan: TracePlan, survey: Survey) -> None:
     spans = host_spans(plan.run, clock, window, plan.steps)
     ours = stepscope_header(plan, window, survey.malformed)
     header = survey.header | {"traceName": plan.name, "stepscope": ours}
+    write_events(path, header, _events(raw, WindowCut(survey, window), spans, survey))
+
+
+def write_events(path: Path, header: Mapping[str, Any], events: Iterator[bytes]) -> None:
+    """Write a compressed trace as a stream: the header's keys, then the events."""
     with igzip.open(path, "wb", compresslevel=COMPRESSION_LEVEL) as stream:
         stream.write(msgspec.json.encode(header).removesuffix(b"}") + b',"traceEvents":[\n')
         separator = b""
-        for batch in batches(_events(raw, WindowCut(survey, window), spans, survey)):
+        for batch in _batches(events):
             stream.write(separator + b",\n".join(batch))
             separator = b",\n"
         stream.write(b"\n]}\n")
@@ -182,7 +190,7 @@ def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -
         )
 
 
-def batches(events: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _batches(events: Iterator[bytes]) -> Iterator[list[bytes]]:
     """Events gathered to about a megabyte: one write each would cost more than the compression."""
     batch: list[bytes] = []
     size = 0
