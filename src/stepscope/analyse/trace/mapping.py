@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stepscope.analyse.trace.align import U64, Alignment, Match, align
 from stepscope.analyse.trace.attribute import HostPlaces, operators_at
 from stepscope.analyse.trace.call_sequence import CallSequence, Vocabulary, call_sequence
-from stepscope.analyse.trace.segments import Boundary
+from stepscope.analyse.trace.segments import NO_STEP, Boundary
 from stepscope.model.source_map import LineLog, MappedCalls, MappingSummary
 from stepscope.model.trace import I32, I64, SourceLine, Trace
 
@@ -40,6 +40,7 @@ class SourceMap:
 
     vocabulary: Vocabulary
     thread: int
+    of_launches: bool  # else its calls are operators
     token: U64
     parts: dict[str, tuple[Part, ...]]  # by label
     source: I32
@@ -49,6 +50,14 @@ class SourceMap:
     sources: tuple[SourceLine, ...]
     operators: tuple[str, ...]
     shape_texts: tuple[str, ...]
+
+    @property
+    def calls_by_step(self) -> dict[int, int]:
+        """How many calls each step of the pass made."""
+        counts: Counter[int] = Counter()
+        for part in (part for parts in self.parts.values() for part in parts if part.step != NO_STEP):
+            counts[part.step] += part.last - part.first
+        return dict(counts)
 
 
 def map_sources(trace: Trace, marks: Sequence[Boundary], lines: LineLog) -> SourceMap:
@@ -67,6 +76,7 @@ def map_sources(trace: Trace, marks: Sequence[Boundary], lines: LineLog) -> Sour
     return SourceMap(
         vocabulary=vocabulary,
         thread=lines.thread,
+        of_launches=calls.of_launches,
         token=calls.token,
         parts={label: tuple(parts) for label, parts in by_label.items()},
         source=_lines_of(calls, lines),
