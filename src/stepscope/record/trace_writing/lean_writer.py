@@ -26,6 +26,7 @@ from stepscope.record.trace_writing.lean_events import (
     launch_events,
     operator_events,
 )
+from stepscope.record.trace_writing.overlap_lanes import LANE, overlap_lanes
 from stepscope.record.trace_writing.raw_export import read_keys
 from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
@@ -61,8 +62,6 @@ KEPT_HEADER = (
     "roctracer_version", "rocprofiler_version", "hip_runtime_version", "hip_driver_version", "trace_id",
     "host_name", "distributedInfo", "displayTimeUnit",
 )  # fmt: skip
-LANE = 1_000_000
-"""Added to the number of a stream for work that overlaps other work on it, once for each lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -248,10 +247,12 @@ def _survey(trace: Trace, cut: _Cut) -> Survey:
         launch_thread=launches.thread,
         activity_correlation=correlation,
         activity_device=device,
+        activity_stream=np.zeros(len(device), np.int64),
         activity_start_ns=start_ns,
         activity_end_ns=start_ns + duration_ns,
         malformed=0,
         whole=True,
+        stack_threads=frozenset(),
     )
 
 
@@ -266,38 +267,14 @@ def _device_columns(trace: Trace, kernels: Rows, copies: Rows, names: Sequence[s
 
 
 def _lanes(trace: Trace, kernels: Rows, copies: Rows) -> tuple[Rows, Rows]:
-    """What is added to the stream's number: 0, or a lane of its own for work that overlaps earlier work.
-
-    Work may overlap on one stream (programmatic dependent launch); viewers drop such slices from one track.
-    """
-    lanes = (np.zeros(len(trace.kernels.start_ns), np.int64), np.zeros(len(trace.copies.start_ns), np.int64))
-    start, duration, device, stream = _device_columns(
+    """What is added to the stream's number of each kernel and each copy, by row."""
+    start_ns, duration_ns, device, stream = _device_columns(
         trace, kernels, copies, ("start_ns", "duration_ns", "device", "stream")
     )
-    order = np.lexsort((start, stream, device))
-    ends: list[int] = []
-    where: tuple[int, int] | None = None
-    for index in order[_may_overlap(start[order], (start + duration)[order])].tolist():
-        here = (int(device[index]), int(stream[index]))
-        if here != where:
-            where, ends = here, []
-        lane = next((at for at, end in enumerate(ends) if end <= start[index]), len(ends))
-        ends[lane : lane + 1] = [int(start[index] + duration[index])]
-        if index < len(kernels):
-            lanes[0][kernels[index]] = lane * LANE
-        else:
-            lanes[1][copies[index - len(kernels)]] = lane * LANE
+    added = LANE * overlap_lanes(device, stream, start_ns, start_ns + duration_ns)
+    lanes = (np.zeros(len(trace.kernels.start_ns), np.int64), np.zeros(len(trace.copies.start_ns), np.int64))
+    lanes[0][kernels], lanes[1][copies] = added[: len(kernels)], added[len(kernels) :]
     return lanes
-
-
-def _may_overlap(start_ns: Rows, end_ns: Rows) -> NDArray[np.bool_]:
-    """Rows near an overlap with a neighbour; the rest needs no look."""
-    if not len(start_ns):
-        return np.empty(0, np.bool_)
-    reach = np.maximum.accumulate(end_ns)
-    late = np.concatenate(([False], start_ns[1:] < reach[:-1]))
-    near: NDArray[np.bool_] = late | np.append(late[1:], np.False_)  # the last row has no next one
-    return near
 
 
 def _metadata(trace: Trace, cut: _Cut) -> Iterator[bytes]:

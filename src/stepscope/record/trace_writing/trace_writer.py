@@ -14,6 +14,7 @@ from stepscope.model.errors import RunFailedError
 from stepscope.model.run import Run, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
 from stepscope.record.trace_writing.raw_export import Part, split_export
+from stepscope.record.trace_writing.retrack import Retrack
 from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
     HOST_TRACK_NAME,
@@ -177,10 +178,12 @@ def narrowest_of_each_end(marks: Sequence[tuple[int, int]], trace_ns: Sequence[i
 
 
 def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -> Iterator[bytes]:
+    retrack = Retrack(survey)
     for part, event in split_export(raw):
-        kept = cut.keep(event) if part is Part.EVENT else None
+        kept = cut.keep_event(event) if part is Part.EVENT else None
         if kept is not None:
-            yield kept
+            yield retrack.moved(*kept)
+    yield from retrack.metadata()
     yield from span_events(
         spans, process=survey.process, category="user_annotation", track_name=HOST_TRACK_NAME
     )
