@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from stepscope import __version__
 from stepscope.cli.bench import BenchCommand
-from stepscope.cli.command import Command
+from stepscope.cli.command import Command, Outcome
 from stepscope.cli.compare import CompareCommand
 from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
@@ -17,6 +17,7 @@ from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
+from stepscope.cli.run import RunCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.cli.slice import SliceCommand
 from stepscope.cli.sweep import SweepCommand
@@ -25,6 +26,7 @@ from stepscope.model.errors import StepscopeError, Terminated
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
+    RunCommand(),
     ReportCommand(),
     NsysCommand(),
     SliceCommand(),
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
-        status: int = arguments.entrypoint(arguments)
+        outcome: Outcome = arguments.entrypoint(arguments)
     except StepscopeError as error:
         print(f"stepscope: error: {error}", file=sys.stderr)
         return error.exit_status
@@ -73,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) went away: not our failure. Keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    return status
+    return outcome if isinstance(outcome, int) else outcome()
 
 
 def _open_closed_streams() -> None:

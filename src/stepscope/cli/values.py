@@ -15,6 +15,10 @@ MOST = 2**31 - 1
 FALSE = frozenset({"false", "0", "no", "off"})
 
 
+EVERY_CALL = 2**62
+"""The end of a range of calls that is left open."""
+
+
 def boolean(text: str) -> bool:
     """``true`` or ``false`` in the spellings people use."""
     if text.lower() in TRUE:
@@ -45,12 +49,36 @@ def finite(text: str) -> float:
     return number
 
 
+def megabytes(text: str) -> float:
+    """A size above zero."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if not 0 < size < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size above zero")
+    return size
+
+
 def step_count(text: str) -> int:
     """How many steps to trace: a positive number, or -1 for all."""
     number = _integer(text)
     if number != -1 and number < 1:
         raise argparse.ArgumentTypeError(f"{number} is neither a positive number of steps nor -1 (all)")
     return number
+
+
+def call_numbers(text: str) -> tuple[range, ...]:
+    """Calls by number, 0-based: ``2``, ``0,3`` or half-open ``2:5``, separated by commas."""
+    chosen = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        start = _integer(first) if first or not colon else 0
+        stop = start + 1 if not colon else _integer(last) if last else EVERY_CALL
+        if not 0 <= start < stop:
+            raise argparse.ArgumentTypeError(f"{part!r} holds no call: they are counted from 0, as in 2:5")
+        chosen.append(range(start, stop))
+    return tuple(chosen)
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def destinations(
     options: GenerateOptions, number: int, environ: Mapping[str, str] = os.environ
 ) -> Destinations:
     """The places of the run of prompt ``number``; a run directory that holds a run is left alone."""
-    run = _run_directory(options.run_directory, number)
+    run = free_run_directory(options.run_directory, number)
     traces = outputs = None
     if options.profile is not None:
         traces = options.profile.directory or run or profile_directory(environ)
@@ -83,7 +83,7 @@ def profile_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return DEFAULT_PROFILE_DIRECTORY if chosen is None else Path(chosen).expanduser()
 
 
-def _run_directory(asked: Path | None, number: int) -> Path | None:
+def free_run_directory(asked: Path | None, number: int) -> Path | None:
     """``DIR``, ``DIR-1``, ...: the first from ``number`` on that holds no run yet."""
     if asked is None:
         return None

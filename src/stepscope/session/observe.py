@@ -79,8 +79,8 @@ def observe_call(
         except BaseException as raised:
             error = raised
         captured = progress.finish(error, result)
-    identity = _Identity(request_id, call_id, workload, environment)
-    return _observed(captured, identity, result=result, error=error)
+    identity = CallIdentity(request_id, call_id, workload, environment)
+    return observed_of(captured, identity, result=result, error=error)
 
 
 class Observation:
@@ -140,7 +140,7 @@ def observing(
 
         def handle(called: Any, call: Callable[[], Any]) -> Any:
             call_id = next(ids)
-            identity = _Identity(request_id(call_id), call_id, workload, environment)
+            identity = CallIdentity(request_id(call_id), call_id, workload, environment)
             try:
                 progress = _begin(observer, called, options)
             except Exception as error:
@@ -150,10 +150,10 @@ def observing(
                 result = call()
             except BaseException as error:
                 with observation.unharmed():
-                    observation.keep(_observed(progress.finish(error), identity, error=error))
+                    observation.keep(observed_of(progress.finish(error), identity, error=error))
                 raise
             with observation.unharmed():
-                observation.keep(_observed(progress.finish(None, result), identity))
+                observation.keep(observed_of(progress.finish(None, result), identity))
             return result
 
         watch = Watch(pipeline, handle)
@@ -167,7 +167,7 @@ def _begin(observer: Observer, pipeline: Any, options: ObserveOptions) -> CallIn
 
 
 @dataclass(frozen=True, slots=True)
-class _Identity:
+class CallIdentity:
     """Which call of what, where."""
 
     request_id: str
@@ -176,9 +176,21 @@ class _Identity:
     environment: Environment
 
 
-def _observed(
-    captured: Captured, identity: _Identity, *, result: Any = None, error: BaseException | None = None
+def where_it_ended(run: Run) -> str | None:
+    """Why a run is incomplete, with the stage and step that it had reached."""
+    if run.incomplete_reason is None or not run.stages:
+        return run.incomplete_reason
+    stage = run.stages[-1]
+    step = run.steps[-1] if run.steps else None
+    in_step = step is not None and step.stage_index == stage.stage_index
+    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
+    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
+
+
+def observed_of(
+    captured: Captured, identity: CallIdentity, *, result: Any = None, error: BaseException | None = None
 ) -> ObservedCall:
+    """The run of what was captured, and which steps its trace is to hold."""
     run = assemble(
         captured.recording,
         request_id=identity.request_id,

@@ -171,14 +171,26 @@ def _no_network(chain: list[BaseException]) -> bool:
         TimeoutError,
         socket.gaierror,
     )
-    clients = {"httpx", "httpcore", "requests", "urllib3"}  # the hub's library has changed its client once
+    clients = _http_clients()
     wordings = ("offline mode", "couldn't connect", "cannot find the requested files")
     return any(
         isinstance(link, kinds)
-        or type(link).__module__.split(".")[0] in clients
+        or type(link).__module__.split(".")[0].startswith(clients)
         or any(wording in str(link).lower() for wording in wordings)
         for link in chain
     )
+
+
+def _http_clients() -> tuple[str, ...]:
+    """Beginnings of the names of the packages that fetch for the hub's library.
+
+    It has changed its client twice (requests, httpx, httpx2), so the one that its own error class descends
+    from is asked for; what clients stand upon is known by name, whatever number is behind it.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    lineage = {base.__module__.split(".")[0] for base in HfHubHTTPError.__mro__}
+    return tuple({*(lineage - {"builtins", "huggingface_hub"}), "httpx", "httpcore", "requests", "urllib3"})
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
