@@ -18,6 +18,7 @@ from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import Finished, keep
 from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
 from stepscope.session.nsight.request import requested_nvtx
@@ -166,10 +167,18 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
     request_id = str(uuid.uuid4())
     session.listener.running(request_id, number, len(options.requests))
     arguments = call_arguments(loaded.pipeline, request, loaded.defaults)
-    with _scratch(places) as scratch:
+    interrupts = Interrupts()
+
+    def call() -> Any:
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+        with interrupts.allowed():
+            return loaded.pipeline(**arguments)
+
+    with interrupts.held_back(), _scratch(places) as scratch:
         observed = observe_call(
             loaded.pipeline,
-            lambda: loaded.pipeline(**arguments),
+            call,
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
@@ -185,7 +194,7 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
             outside=(*prepared.outside, *observed.run.outside),
             warnings=(*loaded.notes, *observed.run.warnings),
         )
-        return keep(
+        result = keep(
             Finished(
                 observed=replace(observed, run=run),
                 request=request,
@@ -193,8 +202,11 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
                 output=options.output,
                 places=places,
                 mapping=prepared.mapping,
-            )
+            ),
+            interrupts,
         )
+    waiting = interrupts.pending()
+    return replace(result, error=result.error or waiting)
 
 
 @contextmanager

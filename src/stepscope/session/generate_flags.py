@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
@@ -23,6 +24,9 @@ from stepscope.workload.request import (
     OffloadKind,
     Precision,
 )
+
+NAME_BYTES = 255
+"""Of one name in a path, on every file system in use."""
 
 COMPONENT_OFFLOADS = (
     "dit_cpu_offload",
@@ -108,6 +112,7 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
         UsageError: flags that exclude each other, a value out of range, a prompt file that cannot be read.
 
     """
+    _check_texts(flags)
     profile = _profile(flags)
     return GenerateOptions(
         load=_load(flags),
@@ -129,7 +134,7 @@ def _prompts(flags: GenerateFlags) -> list[str]:
     path = _path(flags.get("prompt_path"))
     if path is not None:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")  # not at U+2028 and its like
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise UsageError(f"cannot read {path}: {reason}.", remedy="Check --prompt-path.") from error
@@ -247,5 +252,23 @@ def _compile(flags: GenerateFlags) -> CompileKind:
     return CompileKind.WHOLE if kind is CompileKind.NONE else kind
 
 
+def _check_texts(flags: GenerateFlags) -> None:
+    """An empty value is a shell variable that was not set: nothing else would do what was meant."""
+    for name, value in flags.items():
+        if value == "" and name not in {"prompt", "negative_prompt"}:
+            raise UsageError(f"--{name.replace('_', '-')} is empty.", remedy="Give a value or leave it out.")
+
+
 def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value).expanduser()
+    """The path; UsageError where no file system can have it."""
+    if value is None:
+        return None
+    try:
+        path = Path(value).expanduser()
+    except RuntimeError as error:  # ~nobody-there
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: {error}") from error
+    if "\0" in str(path):
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: it holds a NUL character.")
+    if any(len(os.fsencode(part)) > NAME_BYTES for part in path.parts):
+        raise UsageError(f"{str(value)[:80]!r}... cannot be a path: a name in it is too long.")
+    return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from stepscope.record.trace_writing.lean_writer import write_lean_trace
 from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.mapping import Mapping, about, call_mapper
 from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
@@ -51,12 +52,18 @@ class _Kept:
         begin = time.perf_counter_ns()
         try:
             yield
-        except (StepscopeError, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
+        except (Exception, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
             self.failures.append(error)
-            self.add(warnings=(str(error) or "interrupted while a file was written",))
+            self.add(warnings=(_told(error),))
         if outside is not None:
             end = time.perf_counter_ns()
             self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted while a file was written"
+    return str(error) if isinstance(error, StepscopeError) else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +89,15 @@ class KeptCall:
     failures: tuple[BaseException, ...] = ()
 
 
-def keep(finished: Finished) -> GenerateResult:
+def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
     kept = _Kept(run=observed.run)
     if observed.error is None:
-        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
             _keep_outputs(kept, finished)
-    dump_path = _keep_measured(kept, observed, places, finished.mapping)
+    _keep_trace(kept, observed, places, finished.mapping, allowed=interrupts.allowed)
+    dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
         dump=reconcile(kept.run),
@@ -103,7 +111,8 @@ def keep(finished: Finished) -> GenerateResult:
 def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     """As ``keep``, for a call of somebody else's program: its output is its own."""
     kept = _Kept(run=observed.run)
-    dump_path = _keep_measured(kept, observed, places)
+    _keep_trace(kept, observed, places)
+    dump_path = _keep_records(kept, places)
     return KeptCall(
         run=kept.run,
         dump=reconcile(kept.run),
@@ -113,15 +122,19 @@ def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     )
 
 
-def _keep_measured(
-    kept: _Kept, observed: ObservedCall, places: Destinations, mapping: Mapping | None = None
-) -> Path | None:
-    """The trace, then the records; the dump's path if one was written."""
+def _keep_trace(
+    kept: _Kept,
+    observed: ObservedCall,
+    places: Destinations,
+    mapping: Mapping | None = None,
+    *,
+    allowed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Write the trace if one is wanted; inside ``allowed`` a signal may end it, and is kept as a failure."""
     if places.traces is not None:
-        with kept.guarded(Outside.TRACE_EXPORT):
+        with kept.guarded(Outside.TRACE_EXPORT), allowed():
             window, said = keep_trace(observed, kept.run, places.traces, mapping)
             kept.add(traces=(window,), warnings=(said,) if said else ())
-    return _keep_records(kept, places)
 
 
 def _keep_outputs(kept: _Kept, finished: Finished) -> None:
