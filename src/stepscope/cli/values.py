@@ -49,6 +49,17 @@ def finite(text: str) -> float:
     return number
 
 
+def megabytes(text: str) -> float:
+    """A size above zero."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if not 0 < size < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size above zero")
+    return size
+
+
 def step_count(text: str) -> int:
     """How many steps to trace: a positive number, or -1 for all."""
     number = _integer(text)

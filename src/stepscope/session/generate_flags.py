@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from stepscope.model.errors import UsageError
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.generate_options import (
     PROFILED_STEPS,
     GenerateOptions,
@@ -37,6 +38,12 @@ COMPONENT_OFFLOADS = (
 """SGLang's offload flags by component; diffusers moves all components or none."""
 
 
+PROFILE_FLAGS = ("num_profiled_timesteps", "profile_all_stages", "trace_detail", "max_trace_mb")
+"""Flags that mean nothing without --profile."""
+
+MOST_TRACE_MB = 1e9
+
+
 class GenerateFlags(TypedDict, total=False):
     """Every flag of ``stepscope generate``, with underscores. What is not given takes its default there."""
 
@@ -62,6 +69,8 @@ class GenerateFlags(TypedDict, total=False):
     profile: bool
     num_profiled_timesteps: int
     profile_all_stages: bool
+    trace_detail: str
+    max_trace_mb: float
     perf_dump_path: str | Path
     warmup: bool
     warmup_steps: int
@@ -177,7 +186,7 @@ def _profile(flags: GenerateFlags) -> ProfileOptions | None:
             f"--num-profiled-timesteps is {steps}.", remedy="Give a positive number, or -1 for all steps."
         )
     if not flags.get("profile", False):
-        asked = [name for name in ("num_profiled_timesteps", "profile_all_stages") if flags.get(name)]
+        asked = [name for name in PROFILE_FLAGS if flags.get(name)]
         if asked:
             flag = "--" + asked[0].replace("_", "-")
             raise UsageError(f"{flag} traces nothing without --profile.", remedy="Add --profile.")
@@ -185,8 +194,19 @@ def _profile(flags: GenerateFlags) -> ProfileOptions | None:
     return ProfileOptions(
         steps=steps,
         all_stages=flags.get("profile_all_stages", False),
+        detail=TraceDetail(flags.get("trace_detail", TraceDetail.SOURCE)),
+        max_bytes=_max_bytes(flags),
         directory=_path(flags.get("profile_dir")),
     )
+
+
+def _max_bytes(flags: GenerateFlags) -> int | None:
+    megabytes = flags.get("max_trace_mb")
+    if megabytes is None:
+        return None
+    if not 0 < megabytes < MOST_TRACE_MB:
+        raise UsageError(f"--max-trace-mb is {megabytes}.", remedy="Give megabytes above zero.")
+    return max(1, round(megabytes * 1e6))
 
 
 def _output(flags: GenerateFlags) -> OutputOptions:

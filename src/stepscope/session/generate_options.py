@@ -23,6 +23,7 @@ class ProfileOptions:
     steps: int = PROFILED_STEPS  # after step 0; -1: all
     all_stages: bool = False
     detail: TraceDetail = TraceDetail.SOURCE
+    max_bytes: int | None = None  # of each trace file: fewer steps where they would not fit
     directory: Path | None = None  # None: in the run directory, else from the environment, else ./logs
 
 
@@ -107,6 +108,9 @@ class Listener(Protocol):
     def running(self, request_id: str, number: int, total: int) -> None:
         """About to run a request."""
 
+    def forecast(self, text: str) -> None:
+        """What a trace will take, before it is recorded."""
+
     def warning(self, text: str) -> None:
         """Something to know before the work is done."""
 
@@ -124,6 +128,9 @@ class SilentListener:
         """Say nothing."""
 
     def running(self, request_id: str, number: int, total: int) -> None:
+        """Say nothing."""
+
+    def forecast(self, text: str) -> None:
         """Say nothing."""
 
     def warning(self, text: str) -> None:

@@ -11,19 +11,18 @@ from typing import Any
 
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.dump import PerfDump
-from stepscope.model.errors import RunFailedError, StepscopeError
-from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
-from stepscope.model.vocabulary import Outside, TraceDetail
+from stepscope.model.errors import StepscopeError
+from stepscope.model.run import Output, OutsideRun, Run
+from stepscope.model.vocabulary import Outside
 from stepscope.record.atomic import keep_existing
 from stepscope.record.media import output_of, save_media, stem_of
 from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
-from stepscope.record.trace_writing.lean_writer import write_lean_trace
-from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
 from stepscope.session.interrupts import Interrupts
-from stepscope.session.mapping import Mapping, about, call_mapper
+from stepscope.session.keep_trace import TraceToKeep, keep_trace
+from stepscope.session.mapping import Mapping
 from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
@@ -76,6 +75,7 @@ class Finished:
     output: OutputOptions
     places: Destinations
     mapping: Mapping | None = None
+    max_trace_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,15 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     if observed.error is None:
         with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
             _keep_outputs(kept, finished)
-    _keep_trace(kept, observed, places, finished.mapping, allowed=interrupts.allowed)
+    if places.traces is not None:
+        trace = TraceToKeep(
+            observed=observed,
+            run=kept.run,
+            directory=places.traces,
+            mapping=finished.mapping,
+            max_bytes=finished.max_trace_bytes,
+        )
+        _keep_trace(kept, trace, allowed=interrupts.allowed)
     dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
@@ -111,7 +119,8 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
 def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     """As ``keep``, for a call of somebody else's program: its output is its own."""
     kept = _Kept(run=observed.run)
-    _keep_trace(kept, observed, places)
+    if places.traces is not None:
+        _keep_trace(kept, TraceToKeep(observed=observed, run=kept.run, directory=places.traces))
     dump_path = _keep_records(kept, places)
     return KeptCall(
         run=kept.run,
@@ -124,17 +133,14 @@ def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
 
 def _keep_trace(
     kept: _Kept,
-    observed: ObservedCall,
-    places: Destinations,
-    mapping: Mapping | None = None,
+    trace: TraceToKeep,
     *,
     allowed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Write the trace if one is wanted; inside ``allowed`` a signal may end it, and is kept as a failure."""
-    if places.traces is not None:
-        with kept.guarded(Outside.TRACE_EXPORT), allowed():
-            window, said = keep_trace(observed, kept.run, places.traces, mapping)
-            kept.add(traces=(window,), warnings=(said,) if said else ())
+    """Write the trace; inside ``allowed`` a signal may end that, and is kept as a failure."""
+    with kept.guarded(Outside.TRACE_EXPORT), allowed():
+        window, said = keep_trace(trace)
+        kept.add(traces=(window,), warnings=(said,) if said else ())
 
 
 def _keep_outputs(kept: _Kept, finished: Finished) -> None:
@@ -159,34 +165,6 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
     if asked is not None:
         return stem_of(Path(asked).stem)
     return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
-
-
-def keep_trace(
-    observed: ObservedCall, run: Run, directory: Path, mapping: Mapping | None = None
-) -> tuple[TraceWindow, str]:
-    """Write a run's trace; also a line about what could not be mapped, empty where nothing is amiss."""
-    raw = observed.raw_trace
-    if raw is None:
-        reason = next(
-            (text for text in run.warnings if "trace" in text), "it ended before a step was recorded"
-        )
-        raise RunFailedError(f"the run has no trace: {reason}.")
-    if not raw.path.exists():  # Kineto writes from C++ and says nothing when it cannot
-        raise RunFailedError(
-            f"torch.profiler could not write its export beside the trace, in {directory}.",
-            remedy="The disk is most likely full: free some space or choose another --profile-dir.",
-        )
-    content = TraceContent(
-        steps=raw.steps,
-        asked=raw.request.steps,
-        full_stages=raw.request.all_stages,
-        marks=raw.anchors,
-    )
-    if raw.request.detail in {TraceDetail.KERNELS, TraceDetail.SOURCE}:
-        mapper = call_mapper(run, mapping)
-        window, mapped = write_lean_trace(raw.path, run, content, directory, mapper)
-        return window, about(mapped, mapping)
-    return write_trace(raw.path, run, content, directory), ""
 
 
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
