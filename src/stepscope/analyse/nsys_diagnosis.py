@@ -64,7 +64,7 @@ def unknown_flag(run: NsysRun, _facts: ExportFacts | None) -> Diagnosis | None:
 
 
 def lost_start(run: NsysRun, facts: ExportFacts | None) -> Diagnosis | None:
-    """Nsys 2022.4 on a busy machine: its parts miss each other when it starts (seen in 3 of some 100 starts)."""
+    """Nsys 2022.4 on a busy machine: its parts miss each other when it starts (4 of some 100 starts)."""
     if facts is not None or not _LOST_START.search(run.said):
         return None
     return Diagnosis(

@@ -34,7 +34,7 @@ class Probe:
 
 
 def probe_ranges(tool: NsysTool) -> Probe:
-    """Profile a small program for two seconds and look for its range in the export; nsys may fail at times."""
+    """Profile a small program for two seconds and look for its range in the export."""
     probe = _try(tool)
     for _ in range(_TRIES - 1):
         if probe.recorded is None:
