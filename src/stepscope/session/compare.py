@@ -18,10 +18,11 @@ from stepscope.analyse.comparison.compare_results import (
 from stepscope.analyse.results import RankReport
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
+from stepscope.record.input_file import files_below
 from stepscope.record.open import TRACE_KINDS, InputKind, recognise
 from stepscope.record.perf_dump_reader import read_perf_dumps
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
-from stepscope.session.report import files_below, report_ranks
+from stepscope.session.report import report_ranks
 
 TraceReports = Callable[[Path], Sequence[RankReport]]
 """The report of each rank in a trace file."""
@@ -108,9 +109,10 @@ def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
 
 def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     """The runs of a file or a folder: a folder holds one or several runs with their traces."""
-    if path.is_dir():
+    kind = recognise(path)
+    if kind is InputKind.DIRECTORY:
         return _from_folder(path, read_trace)
-    if path.is_file() and recognise(path) in TRACE_KINDS:
+    if kind in TRACE_KINDS:
         return (_from_trace(path, read_trace),)
     return tuple(
         LoadedRun(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
 from stepscope.analyse.results import RankReport, Report, RunSummary
 from stepscope.analyse.run.summarise import summarise
-from stepscope.model.errors import StepscopeError, UnreadableInputError
+from stepscope.model.errors import UnreadableInputError
+from stepscope.record.input_file import files_below
 from stepscope.record.open import InputKind, read_trace, recognise
 from stepscope.record.perf_dump_reader import read_perf_dumps
 
-_SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
 _TRACES = frozenset({InputKind.KINETO, InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
 
 
@@ -79,7 +79,7 @@ def _read_path(path: Path, read: _Read) -> None:
 
 
 def _read_directory(directory: Path, read: _Read) -> None:
-    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path)) is not None]
+    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path, read)) is not None]
     usable = [(path, kind) for path, kind in known if kind in _TRACES or kind is InputKind.PERF_DUMP]
     if not usable:
         raise UnreadableInputError(
@@ -109,21 +109,11 @@ def _analysed(path: Path) -> AnalysedTrace:
     return found
 
 
-def files_below(directory: Path) -> Iterator[Path]:
-    """Regular files below a directory in order; hidden ones and directories of caches are left out."""
-    for path in sorted(directory.iterdir()):
-        if path.name.startswith(".") or path.name in _SKIPPED_DIRECTORIES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            yield from files_below(path)
-        elif path.is_file():
-            yield path
-
-
-def _kind(path: Path) -> InputKind | None:
+def _kind(path: Path, read: _Read) -> InputKind | None:
     try:
         return recognise(path)
-    except StepscopeError:
+    except UnreadableInputError as error:
+        read.errors.append(error)
         return None
 
 
