@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.capture import nsys_tool
-from stepscope.capture.nsys import NsysRequest, build_line, expected_report
+from stepscope.capture.nsight import tool as nsys_tool
+from stepscope.capture.nsight.command import NsysRequest, build_line, expected_report
 from stepscope.cli import main
 from stepscope.model.errors import UsageError
 from stepscope.model.nsight import Capture, NsysTool, Trigger

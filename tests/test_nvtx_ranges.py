@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pipelines
-from stepscope.capture.nvtx_marker import NvtxRequest
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.nsight import Capture, Trigger
 from stepscope.model.step_range import StepRange
 from stepscope.model.vocabulary import Stage

@@ -17,10 +17,11 @@ from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
 from stepscope.capture.memory import MemoryWatch
-from stepscope.capture.nvtx_marker import NvtxRequest, watch_call
+from stepscope.capture.nsight.marker import NvtxRequest, watch_call
 from stepscope.capture.offload import watch_offload_hooks
 from stepscope.capture.steadiness import changes, read_signals
-from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow
+from stepscope.capture.tracing import RawTrace, TraceRequest
+from stepscope.capture.window import TraceWindow
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds

@@ -11,19 +11,25 @@ from stepscope import __version__
 from stepscope.cli.bench import BenchCommand
 from stepscope.cli.command import Command
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.schema import SchemaCommand
+from stepscope.cli.slice import SliceCommand
 from stepscope.cli.sweep import SweepCommand
+from stepscope.cli.view import ViewCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     ReportCommand(),
     NsysCommand(),
+    SliceCommand(),
+    ViewCommand(),
+    DoctorCommand(),
     CompareCommand(),
     BenchCommand(),
     SweepCommand(),

@@ -15,7 +15,7 @@ from stepscope.model.vocabulary import Stage
 
 if TYPE_CHECKING:
     from stepscope.model.nsight import Diagnosis
-    from stepscope.session.nsys import NsysOutcome
+    from stepscope.session.nsight.run import NsysOutcome
 
 OBSERVED = ("generate", "run")
 """Our commands that observe a pipeline, and so can open and close a capture."""
@@ -62,7 +62,7 @@ class NsysCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Plan, run, explain. The status is the command's own, or 1 where nothing was captured."""
-        from stepscope.session.nsys import NsysOptions, plan_nsys, profile_under_nsys
+        from stepscope.session.nsight.run import NsysOptions, plan_nsys, profile_under_nsys
 
         if arguments.words is None:
             raise UsageError(

@@ -32,6 +32,10 @@ class TerminalListener:
         """Say that the warm-up runs."""
         self._status.update(f"warming up, request {number + 1} of {at_most} at most")
 
+    def mapping(self) -> None:
+        """Say that the mapping pass runs."""
+        self._status.update("finding out which line makes which call")
+
     def running(self, request_id: str, number: int, total: int) -> None:
         """Leave the line to the pipeline's own bar."""
         self._status.stop()
@@ -50,6 +54,9 @@ class PlainListener:
         """Say nothing."""
 
     def warming_up(self, number: int, at_most: int) -> None:
+        """Say nothing."""
+
+    def mapping(self) -> None:
         """Say nothing."""
 
     def running(self, request_id: str, number: int, total: int) -> None:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
-from stepscope.capture.nvtx_marker import NvtxRequest
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
-from stepscope.model.vocabulary import Outside
+from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
 from stepscope.session.keep import Finished, keep
-from stepscope.session.nvtx import requested_nvtx
+from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
+from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
 from stepscope.session.trace_size import expected_size
 from stepscope.session.warmup import not_warmed_up, warm_up
@@ -85,25 +86,37 @@ def generate_with(
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
     _show_bars(loaded.pipeline, shown=options.show_progress)
-    warmup, outside = _warm_up(session)
+    warmup, mapping, outside = _warm_up(session)
     before = outside if loading is None else (loading, *outside)
     results: list[GenerateResult] = []
     for number in range(len(options.requests)):
         around = before if number == 0 else ()
-        results.append(_run(session, number, warmup, around))
+        results.append(_run(session, number, _Prepared(warmup, mapping, around)))
         finished(results[-1])
         if results[-1].error is not None:
             break
     return tuple(results)
 
 
-def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What went before a run."""
+
+    warmup: Warmup
+    mapping: Mapping | None
+    outside: tuple[OutsideRun, ...]
+
+
+def _warm_up(session: _Session) -> tuple[Warmup, Mapping | None, tuple[OutsideRun, ...]]:
     options = session.options.warmup
     measures = session.options.measures or session.nvtx is not None
     wanted = measures if options.enabled is None else options.enabled
+    profile = session.options.profile
+    maps = profile is not None and profile.detail is TraceDetail.SOURCE
     if not wanted:
         said_no = options.enabled is False
-        return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
+        reason = "--no-warmup" if said_no else "nothing is timed or traced"
+        return not_warmed_up(reason), Mapping(reason=reason) if maps else None, ()
     begin = time.perf_counter_ns()
     runs: list[Run] = []
     warmup = warm_up(
@@ -115,9 +128,24 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
         about_to_run=session.listener.warming_up,
         seen=runs.append,
     )
+    mapping = _map(session, runs[-1]) if maps else None
     outside = _outside(Outside.WARMUP, begin)
     _say_size(session, runs[-1])
-    return warmup, (outside,)
+    return warmup, mapping, (outside,)
+
+
+def _map(session: _Session, warmup_run: Run) -> Mapping:
+    """Which line makes which call, found out once for all requests."""
+    session.listener.mapping()
+    request = session.options.requests[0]
+    with _scratch(destinations(session.options, 0)) as scratch:
+        return mapping_pass(
+            session.loaded,
+            request,
+            session.environment,
+            steps=mapping_steps(warmup_run, request.steps),
+            scratch=scratch,
+        )
 
 
 def _say_size(session: _Session, warmup_run: Run) -> None:
@@ -130,7 +158,7 @@ def _say_size(session: _Session, warmup_run: Run) -> None:
         session.listener.warning(said)
 
 
-def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideRun, ...]) -> GenerateResult:
+def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
     """One request from its arguments to its files."""
     options, loaded = session.options, session.loaded
     request = options.requests[number]
@@ -152,9 +180,9 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
         )
         run = replace(
             observed.run,
-            warmup=warmup,
+            warmup=prepared.warmup,
             incomplete_reason=_where_it_ended(observed.run),
-            outside=(*outside, *observed.run.outside),
+            outside=(*prepared.outside, *observed.run.outside),
             warnings=(*loaded.notes, *observed.run.warnings),
         )
         return keep(
@@ -164,6 +192,7 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
                 loaded=loaded,
                 output=options.output,
                 places=places,
+                mapping=prepared.mapping,
             )
         )
 
@@ -184,7 +213,9 @@ def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceReque
     profile = options.profile
     if profile is None or scratch is None:
         return None
-    return TraceRequest(steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch)
+    return TraceRequest(
+        steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch, detail=profile.detail
+    )
 
 
 def _where_it_ended(run: Run) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from stepscope.model.dump import PerfDump
 from stepscope.model.run import Run
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.request import LoadRequest
 
@@ -21,6 +22,7 @@ class ProfileOptions:
 
     steps: int = PROFILED_STEPS  # after step 0; -1: all
     all_stages: bool = False
+    detail: TraceDetail = TraceDetail.SOURCE
     directory: Path | None = None  # None: in the run directory, else from the environment, else ./logs
 
 
@@ -94,6 +96,9 @@ class Listener(Protocol):
     def warming_up(self, number: int, at_most: int) -> None:
         """About to run a warm-up request."""
 
+    def mapping(self) -> None:
+        """About to run the request that finds out which line makes which call."""
+
     def running(self, request_id: str, number: int, total: int) -> None:
         """About to run a request."""
 
@@ -108,6 +113,9 @@ class SilentListener:
         """Say nothing."""
 
     def warming_up(self, number: int, at_most: int) -> None:
+        """Say nothing."""
+
+    def mapping(self) -> None:
         """Say nothing."""
 
     def running(self, request_id: str, number: int, total: int) -> None:

@@ -12,14 +12,16 @@ from typing import Any
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.errors import RunFailedError, StepscopeError
 from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
-from stepscope.model.vocabulary import Outside
+from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.record.atomic import keep_existing
 from stepscope.record.media import output_of, save_media, stem_of
 from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
+from stepscope.record.trace_writing.lean_writer import write_lean_trace
 from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
+from stepscope.session.mapping import Mapping, about, call_mapper
 from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
@@ -65,6 +67,7 @@ class Finished:
     loaded: Loaded
     output: OutputOptions
     places: Destinations
+    mapping: Mapping | None = None
 
 
 def keep(finished: Finished) -> GenerateResult:
@@ -76,7 +79,8 @@ def keep(finished: Finished) -> GenerateResult:
             _keep_outputs(kept, finished)
     if places.traces is not None:
         with kept.guarded(Outside.TRACE_EXPORT):
-            kept.add(traces=(_keep_trace(observed, kept.run, places.traces),))
+            window, said = keep_trace(observed, kept.run, places.traces, finished.mapping)
+            kept.add(traces=(window,), warnings=(said,) if said else ())
     dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
@@ -112,7 +116,10 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
     return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
 
 
-def _keep_trace(observed: ObservedCall, run: Run, directory: Path) -> TraceWindow:
+def keep_trace(
+    observed: ObservedCall, run: Run, directory: Path, mapping: Mapping | None = None
+) -> tuple[TraceWindow, str]:
+    """Write a run's trace; also a line about what could not be mapped, empty where nothing is amiss."""
     raw = observed.raw_trace
     if raw is None:
         reason = next(
@@ -130,7 +137,11 @@ def _keep_trace(observed: ObservedCall, run: Run, directory: Path) -> TraceWindo
         full_stages=raw.request.all_stages,
         marks=raw.anchors,
     )
-    return write_trace(raw.path, run, content, directory)
+    if raw.request.detail in {TraceDetail.KERNELS, TraceDetail.SOURCE}:
+        mapper = call_mapper(run, mapping)
+        window, mapped = write_lean_trace(raw.path, run, content, directory, mapper)
+        return window, about(mapped, mapping)
+    return write_trace(raw.path, run, content, directory), ""
 
 
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:

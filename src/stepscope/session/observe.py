@@ -12,18 +12,19 @@ from typing import Any
 from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
-from stepscope.capture.nvtx_marker import NvtxRequest
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.capture.observer import CallInProgress, Captured, Observer
+from stepscope.capture.tracing import RawTrace, Switching, TraceRequest
 from stepscope.capture.watching import Watch
-from stepscope.capture.window import RawTrace, TraceRequest
 from stepscope.model.run import Environment, Run, Workload
-from stepscope.session.nvtx import requested_nvtx
+from stepscope.session.nsight.request import requested_nvtx
 
 __all__ = [
     "Observation",
     "ObserveOptions",
     "ObservedCall",
     "RawTrace",
+    "Switching",
     "TraceRequest",
     "observe_call",
     "observing",

@@ -30,7 +30,7 @@ from stepscope.analyse.trace.step_marks import (
     steps_by_scheduler,
 )
 from stepscope.model.trace import Trace
-from stepscope.model.vocabulary import Stage
+from stepscope.model.vocabulary import STEP_SPAN_PREFIX, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +67,23 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
     steps, notes = _steps(trace, work, _Evidence(ranges, framed, stages, forwards))
     steps = _with_forwards(trace, work, steps, forwards)
     stages = _with_denoising(stages, steps)
+    if before := _inferred_before(trace):
+        steps = [replace(step, inferred=f"{STEP_SPAN_PREFIX}{step.index}" in before) for step in steps]
+        stages = tuple(replace(stage, inferred=stage.name in before) for stage in stages)
     return Marks(
         stages=stages,
         steps=tuple(replace(step, stage_index=_stage_of(step.span, stages)) for step in steps),
         forwards=tuple(forwards),
         notes=notes,
     )
+
+
+def _inferred_before(trace: Trace) -> frozenset[str]:
+    """The stages and steps that stepscope slice wrote into a cut trace, and that it had inferred."""
+    header = trace.metadata.get("stepscope")
+    sliced = header.get("sliced") if isinstance(header, dict) else None
+    names = sliced.get("inferred") if isinstance(sliced, dict) else None
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
 
 
 def _stages(ranges: Sequence[MarkRange], framed: Sequence[MarkRange]) -> tuple[StageMark, ...]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stepscope.record.call_names import copy_kind, host_memory_pinned
 from stepscope.record.kineto.event import NO_ARGS, Event, EventArgs, Identifier, whole_number
+from stepscope.record.kineto.origins import Origins
 from stepscope.record.kineto.time import EventTimes, event_times
 from stepscope.record.reader_warnings import WarningLog
 from stepscope.record.trace_tables import (
@@ -55,6 +56,7 @@ class KinetoColumns:
         self.frames = TableParts(FRAME_COLUMNS)
         self.annotations = TableParts(ANNOTATION_COLUMNS)
         self.counters = TableParts(COUNTER_COLUMNS)
+        self.origins = Origins(self.names)
         self._log = log
         self._raw_shapes: dict[tuple[bytes, bytes, bytes], int] = {}
         self._text_ids = Interner()
@@ -98,6 +100,7 @@ class KinetoColumns:
 
     def _add_kernels(self, events: Sequence[Event], times: EventTimes) -> None:
         args = _args(events)
+        self.origins.note(args)
         self.kernels.add(
             **self._gpu(events, args, times),
             graph_node=int_column([a.graph_node for a in args]),
@@ -110,6 +113,7 @@ class KinetoColumns:
 
     def _add_copies(self, events: Sequence[Event], times: EventTimes) -> None:
         args = _args(events)
+        self.origins.note(args)
         kinds = {name: (copy_kind(name), host_memory_pinned(name)) for name in {e.name for e in events}}
         self.copies.add(
             **self._gpu(events, args, times),
@@ -120,6 +124,7 @@ class KinetoColumns:
 
     def _add_fills(self, events: Sequence[Event], times: EventTimes) -> None:
         args = _args(events)
+        self.origins.note(args)
         unknown = np.full(len(events), -1, _I32)
         self.copies.add(
             **self._gpu(events, args, times),
@@ -129,7 +134,9 @@ class KinetoColumns:
         )
 
     def _add_launches(self, events: Sequence[Event], times: EventTimes) -> None:
-        correlation = int_column([a.correlation for a in _args(events)])
+        args = _args(events)
+        self.origins.note(args)
+        correlation = int_column([a.correlation for a in args])
         self.launches.add(**self._host(events, times), correlation=correlation)
 
     def _add_operators(self, events: Sequence[Event], times: EventTimes) -> None:
@@ -138,7 +145,7 @@ class KinetoColumns:
             **self._host(events, times),
             shapes=int_column([self._shapes_of(a) for a in args], _I32),
             external_id=int_column([a.external_id for a in args]),
-            source=np.full(len(events), -1, _I32),
+            source=self.origins.sources_of(args),
         )
 
     def _add_frames(self, events: Sequence[Event], times: EventTimes) -> None:

@@ -99,6 +99,12 @@ def decode_keys(part: bytes) -> dict[str, Any]:
         return {}
 
 
+def read_keys(path: Path) -> dict[str, Any]:
+    """The keys before the first event of an export. Raises UnreadableInputError as ``split_export`` does."""
+    with path.open("rb") as stream:
+        return decode_keys(_read_header(stream, path)[0])
+
+
 def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, bytes]:
     content = b""
     while chunk := stream.read(CHUNK_BYTES):

@@ -91,6 +91,18 @@ class TraceClock:
         share = min(1.0, max(0.0, (host_ns - int(self.host_ns[place])) / span_ns)) if span_ns else 0.0
         return host_ns + low + round(share * (int(self.offset_ns[place + 1]) - low))
 
+    def at_all(self, host_ns: I64) -> I64:
+        """``at`` for many, to within a nanosecond."""
+        offset = np.interp(host_ns, self.host_ns, self.offset_ns - self.offset_ns[0])
+        trace_ns: I64 = host_ns + self.offset_ns[0] + np.rint(offset).astype(np.int64)
+        return trace_ns
+
+    def intervals(self, host: Intervals) -> Intervals:
+        """Intervals of the host's clock as intervals of the trace's."""
+        return Intervals(
+            tuple(self.at(start) for start in host.starts), tuple(self.at(end) for end in host.ends)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Survey:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope.capture.active import ActiveCall
 from stepscope.capture.components import Known
-from stepscope.capture.nvtx_ranges import Marker, NvtxRanges
+from stepscope.capture.nsight.ranges import Marker, NvtxRanges
 
 
 class LayerRanges:

@@ -8,10 +8,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.capture.nsys import NsysRequest, build_line
+from stepscope.capture.nsight.command import NsysRequest, build_line
 from stepscope.model.errors import StepscopeError
 from stepscope.model.nsight import NsysTool
-from stepscope.record.nsight_keep import keep_export
+from stepscope.record.nsight.keep import keep_export
 
 _PROGRAM = """
 import time, nvtx

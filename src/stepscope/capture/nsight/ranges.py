@@ -23,7 +23,7 @@ _ITERATION_STARTS = frozenset({CallKind.FORWARD, CallKind.CONDITIONER})
 
 
 class Marker(Protocol):
-    """Pushes and pops ranges; the shipped one is ``nvtx_marker.NvtxMarker``."""
+    """Pushes and pops ranges; the shipped one is ``marker.NvtxMarker``."""
 
     def push(self, name: str) -> None:
         """Open a range inside the last opened one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from stepscope.capture.nvtx_marker import NvtxRequest, nvtx_request
+from stepscope.capture.nsight.marker import NvtxRequest, nvtx_request
 from stepscope.model.errors import RunFailedError
 from stepscope.model.nsight import CAPTURE_VARIABLE, Capture
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from stepscope.analyse.nsys_diagnosis import NVTX_REMEDY, diagnose
 from stepscope.capture.gpus import nvidia_gpus
-from stepscope.capture.nsys import NsysLine, NsysRequest, build_line, expected_report, run_nsys
-from stepscope.capture.nsys_tool import ASSUMED, INSTALL_REMEDY, find_nsys
+from stepscope.capture.nsight.command import NsysLine, NsysRequest, build_line, expected_report, run_nsys
+from stepscope.capture.nsight.tool import ASSUMED, INSTALL_REMEDY, find_nsys
 from stepscope.model.errors import RunFailedError, StepscopeError, UsageError
 from stepscope.model.nsight import Capture, Diagnosis, NsysRun, NsysTool, Trigger
 from stepscope.model.step_range import StepRange
 from stepscope.model.vocabulary import Stage
 from stepscope.record.atomic import check_writable
-from stepscope.record.nsight_keep import keep_export
-from stepscope.session.nsys_probe import probe_ranges
+from stepscope.record.nsight.keep import keep_export
+from stepscope.session.nsight.probe import probe_ranges
 from stepscope.session.report import ReportOutcome, report_files
 
 

