@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ def is_directory(path: Path) -> bool:
 
     """
     try:
-        mode = os.stat(path).st_mode
+        mode = path.stat().st_mode
     except FileNotFoundError as error:
         raise UnreadableInputError(f"{path} does not exist.", remedy="Check the path.") from error
     except OSError as error:

@@ -12,7 +12,7 @@ from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.input_file import files_below
 from stepscope.record.open import InputKind, read_trace, recognise
-from stepscope.record.perf_dump_reader import read_perf_dumps
+from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
 
 _TRACES = frozenset({InputKind.KINETO, InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
 
@@ -80,7 +80,9 @@ def _read_path(path: Path, read: _Read) -> None:
 
 def _read_directory(directory: Path, read: _Read) -> None:
     known = [(path, kind) for path in files_below(directory) if (kind := _kind(path, read)) is not None]
-    usable = [(path, kind) for path, kind in known if kind in _TRACES or kind is InputKind.PERF_DUMP]
+    usable = [
+        (path, kind) for path, kind in without_repeated_runs(known) if kind in _TRACES or kind in RUN_KINDS
+    ]
     if not usable:
         raise UnreadableInputError(
             f"{directory} holds no trace and no perf dump.",
@@ -91,8 +93,8 @@ def _read_directory(directory: Path, read: _Read) -> None:
 
 
 def _read_file(path: Path, kind: InputKind, read: _Read) -> None:
-    if kind is InputKind.PERF_DUMP:
-        read.runs.extend(summarise(dump, path=str(path)) for dump in read_perf_dumps(path))
+    if kind in RUN_KINDS:
+        read.runs.extend(summarise(dump, path=str(path)) for dump in read_dumps(path))
     else:
         read.traces.append(_analysed(path))
     read.sources.append(str(path))

@@ -20,6 +20,7 @@ from stepscope.record.kineto.event import (
     Event,
     decode_events,
 )
+from stepscope.record.kineto.repeated_keys import RepeatedKeys
 from stepscope.record.kineto.time import EXACT_BELOW_US
 from stepscope.record.reader_warnings import WarningLog
 
@@ -49,6 +50,7 @@ class KinetoStream:
         self._log = log
         self._carried = False
         self._decoder: Decoder | None = None
+        self._repeated_keys = RepeatedKeys(log)
 
     def __iter__(self) -> Iterator[list[Event]]:
         pending = self._read_header()
@@ -79,7 +81,11 @@ class KinetoStream:
         """The first stretch tells whether the file's times need every digit."""
         if self._decoder is None:
             self._decoder = EXACT_EVENTS if has_large_times(stretch) else EVENTS
-        return decode_events(stretch, self._decoder)
+        decoded = decode_events(stretch, self._decoder)
+        if not decoded.skipped and not decoded.mended:
+            events = stretch if decoded.tail is None else stretch[: len(stretch) - len(decoded.tail)]
+            self._repeated_keys.look_at(events.rstrip(b"] \t\r\n"), len(decoded.events))
+        return decoded
 
     def _read_header(self) -> bytes:
         """Consume blocks up to the opening bracket of the events; returns what follows it."""
