@@ -68,6 +68,9 @@ class ActiveCall:
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
         self.ranges: Ranges | None = None
         self.every_call = False  # watchers want each call, not only a change of kind
+        self.named: list[str] = []  # stages that the user has named and that are open
+        self.steps_open = 0  # iterations that the user has marked
+        self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
@@ -104,7 +107,7 @@ class ActiveCall:
     def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
-        if self.watchers and (kind is not self._last_kind or self.every_call):
+        if self.watchers and (kind is not self._last_kind or self.every_call or kind is CallKind.STEP):
             probe = self.clock.mark()
             if probe is None:  # a watcher may wait for the device, which would break the capture
                 return False
@@ -157,6 +160,11 @@ class ActiveCall:
         self._flat += (known, False, self.clock.mark(), detail)
         if self.ranges is not None:
             self.ranges.after(known)
+
+    def take_in(self, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
+        """Know these parts too: a pipeline is called inside a call that is not its own."""
+        self._table.update(table)
+        self._by_class.update(by_class)
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.
