@@ -15,6 +15,7 @@ from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.nsys import NsysCommand
+from stepscope.cli.output import say
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.run import RunCommand
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = build_parser().parse_args(argv)
         outcome: Outcome = arguments.entrypoint(arguments)
     except StepscopeError as error:
-        print(f"stepscope: error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         return error.exit_status
     except KeyboardInterrupt as stop:
         by_signal = isinstance(stop, Terminated)

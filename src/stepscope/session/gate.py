@@ -14,7 +14,7 @@ from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
 from stepscope.record.budget_reader import read_budgets
 from stepscope.record.json_lines import append_line, read_lines
-from stepscope.record.perf_dump_reader import read_perf_dumps
+from stepscope.session.dumps import read_dumps
 from stepscope.session.report import report_ranks
 
 
@@ -42,7 +42,7 @@ def run_gate(options: GateOptions) -> GateReport:
     ranks = [rank for path in options.traces for rank in report_ranks(path)]
     results = []
     for path in options.dumps:
-        for dump in read_perf_dumps(path):
+        for dump in read_dumps(path):
             result = _gate_one(dump, path, budgets, ranks, history)
             results.append(result)
             if options.record and options.history is not None:
