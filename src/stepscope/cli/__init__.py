@@ -15,12 +15,14 @@ from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
+from stepscope.cli.run import RunCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.cli.sweep import SweepCommand
 from stepscope.model.errors import StepscopeError
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
+    RunCommand(),
     ReportCommand(),
     CompareCommand(),
     BenchCommand(),

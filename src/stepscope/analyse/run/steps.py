@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stepscope.analyse.run.step_cache import with_work
 from stepscope.analyse.run.timeline import Piece, segments_of
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Forward, Span, StepRun
@@ -70,6 +71,12 @@ class _Numbering:
         return self._open
 
 
+def denoising_stages(recording: Recording) -> frozenset[str]:
+    """Names of the stages that hold denoising loops; an engine may name its own (LTX2DenoisingStage)."""
+    named = {edge.stage for edge in recording.edges if edge.kind in _LOOP and edge.stage is not None}
+    return frozenset({Stage.DENOISING.value, *named})
+
+
 def number_steps(
     recording: Recording, pieces: list[Piece], occurrence: list[int]
 ) -> tuple[list[StepRun], tuple[str, ...]]:
@@ -79,10 +86,12 @@ def number_steps(
     begins there. The first of a denoising stage begins where the stage does; numbering runs on over stages.
     """
     numbering = _Numbering(recording)
+    denoising = denoising_stages(recording)
     for piece, stage_index in zip(pieces, occurrence, strict=True):
-        if piece.stage == Stage.DENOISING:
+        if piece.stage in denoising:
             numbering.add(piece, stage_index)
     steps = [_step_run(recording, index, step) for index, step in enumerate(numbering.done)]
+    steps = with_work(steps, recording.cached_forwards)
     by_forward = bool(steps) and not any(step.scheduler_calls for step in steps)
     return steps, (NO_SCHEDULER,) if by_forward else ()
 
