@@ -26,6 +26,10 @@ from stepscope.model.recording import BETWEEN_STEPS, CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds
 
 
+PIPELINE = "pipeline"
+"""The name of the object whose own methods are a pipeline's; an engine's need be of no class we know."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
     """What one observed call left behind."""
@@ -64,7 +68,7 @@ class Observer:
 
     def attach(self, pipeline: Any) -> Parts:
         """Wrap the classes of a pipeline's parts, and the offload hooks and graphs that are loaded."""
-        parts = self.attach_parts((("pipeline", pipeline), *components_of(pipeline)))
+        parts = self.attach_parts(((PIPELINE, pipeline), *components_of(pipeline)))
         for _, block, methods in blocks_of(pipeline):
             self._add(parts, block, methods)
         return parts
@@ -76,7 +80,8 @@ class Observer:
         for name, part in named:
             if part is None or id(part) in parts.table:
                 continue
-            methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+            a_pipeline = is_pipeline(part) or name == PIPELINE
+            methods = methods_of_pipeline(part, name) if a_pipeline else methods_of(part, name)
             if methods:
                 self._add(parts, part, methods)
         watch_offload_hooks(self._wrappers)

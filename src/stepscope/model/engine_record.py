@@ -68,7 +68,10 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRecord:
-    """One request as its client saw it: sent to the worker and answered, and the client's own call around."""
+    """One request as its client saw it: sent to the worker and answered, and the client's own call around.
+
+    Where the queue lies at the client, ``dispatched_ns`` is when the request left it.
+    """
 
     request_id: str
     pid: int
@@ -77,4 +80,6 @@ class ClientRecord:
     received_ns: int
     called_ns: int | None = None
     returned_ns: int | None = None
+    dispatched_ns: int | None = None
+    around: tuple[NamedTime, ...] = ()
     error: str | None = None

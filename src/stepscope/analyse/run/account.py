@@ -6,6 +6,8 @@ from stepscope.model.engine_record import CallRecord, ClientRecord
 from stepscope.model.run import OutsideRun
 from stepscope.model.vocabulary import Outside
 
+Named = tuple[str, int | None, int | None]
+"""A name, start and end; None: that point was not seen."""
 SAME_CLOCK_NS = 1_000_000
 """Processes whose wall clock less monotonic clock differ by more share no clock: another machine."""
 
@@ -15,44 +17,54 @@ def around(call: CallRecord, client: ClientRecord | None) -> tuple[OutsideRun, .
 
     A point that was not seen joins the times beside it: without an arrival the queue is part of the transfer.
     """
-    ends = call.recording.ends
-    spans: list[tuple[str, int | None, int | None]] = []
-    started, ended = call.started_ns, call.ended_ns
-    if client is not None and shared_clock(call, client):
-        arrived = call.arrived_ns or started or ends.start_ns
-        finished = ended or ends.device_done_ns
-        spans += [
-            (Outside.CLIENT, client.called_ns, client.sent_ns),
-            (Outside.REQUEST_TRANSFER, client.sent_ns, arrived),
-            (Outside.RESULT_TRANSFER, finished, client.received_ns),
-            (Outside.CLIENT, client.received_ns, client.returned_ns),
-        ]
-    spans.append((Outside.QUEUE_WAIT, call.arrived_ns, started or ends.start_ns))
+    spans = [(Outside.QUEUE_WAIT.value, call.arrived_ns, call.started_ns or call.recording.ends.start_ns)]
     spans += [(item.name, item.start_ns, item.end_ns) for item in call.around]
     spans += worker_spans(call)
+    if client is not None and shared_clock(call, client):
+        spans += client_spans(call, client)
     found = [
-        OutsideRun(name=str(name), host_start_ns=start, host_end_ns=end)
+        OutsideRun(name=name, host_start_ns=start, host_end_ns=end)
         for name, start, end in spans
         if start is not None and end is not None and end > start
     ]
     return tuple(sorted(found, key=lambda item: item.host_start_ns))
 
 
-def worker_spans(call: CallRecord) -> list[tuple[str, int | None, int | None]]:
+def client_spans(call: CallRecord, client: ClientRecord) -> list[Named]:
+    """The client's side: its own time, its queue, and both ways between it and the worker."""
+    ends = call.recording.ends
+    begun = call.started_ns or ends.start_ns
+    sent = client.sent_ns if client.dispatched_ns is None else client.dispatched_ns
+    after = [(item.start_ns, item.end_ns) for item in client.around]
+    return [
+        (Outside.CLIENT.value, client.called_ns, client.sent_ns),
+        (Outside.QUEUE_WAIT.value, client.sent_ns, client.dispatched_ns),
+        (Outside.REQUEST_TRANSFER.value, sent, call.arrived_ns or begun),
+        (Outside.RESULT_TRANSFER.value, call.ended_ns or ends.device_done_ns, client.received_ns),
+        *((item.name, item.start_ns, item.end_ns) for item in client.around),
+        *left(Outside.CLIENT, client.received_ns, client.returned_ns, after),
+    ]
+
+
+def worker_spans(call: CallRecord) -> list[Named]:
     """The worker's own time: what is left of it beside the pipeline call and what has a name."""
     if call.started_ns is None or call.ended_ns is None:
         return []
     ends = call.recording.ends
-    taken = sorted(
-        [(ends.start_ns, ends.device_done_ns), *((item.start_ns, item.end_ns) for item in call.around)]
-    )
-    left = []
-    here = call.started_ns
-    for start, end in taken:
-        left.append((Outside.WORKER.value, here, start))
-        here = max(here, end)
-    left.append((Outside.WORKER.value, here, call.ended_ns))
-    return [(name, start, end) for name, start, end in left]
+    taken = [(ends.start_ns, ends.device_done_ns), *((item.start_ns, item.end_ns) for item in call.around)]
+    return left(Outside.WORKER, call.started_ns, call.ended_ns, taken)
+
+
+def left(name: Outside, start: int, end: int | None, taken: list[tuple[int, int]]) -> list[Named]:
+    """What ``taken`` leaves of the time from ``start`` to ``end``."""
+    if end is None:
+        return []
+    found: list[Named] = []
+    here = start
+    for begin, finish in sorted(taken):
+        found.append((name.value, here, begin))
+        here = max(here, finish)
+    return [*found, (name.value, here, end)]
 
 
 def shared_clock(call: CallRecord, client: ClientRecord) -> bool:
