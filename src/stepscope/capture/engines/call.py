@@ -88,9 +88,16 @@ class Engine:
     _environment: Environment | None = None
     _control: Control | None = None
 
-    def begin(self, request: Request, owners: Iterable[tuple[str, Any]], device: Any) -> Observed:
-        """Start observing the call of ``request``, made of the parts of ``owners``, in this thread."""
+    def begin(
+        self, request: Request, owners: Iterable[tuple[str, Any]], device: Any
+    ) -> Observed | None:
+        """Start observing the call of ``request``, made of the parts of ``owners``, in this thread.
+
+        None where observation is switched off.
+        """
         spool = the_spool()
+        if not self._controlled(spool).observes():
+            return None
         parts = self._attached(list(owners))
         call = EngineCall(clock_for(device), parts)
         trace = self._controlled(spool).wanted(request.request_id)

@@ -39,6 +39,11 @@ class Control:
             scratch_dir=self.folder / RAW,
         )
 
+    def observes(self) -> bool:
+        """Whether requests are observed at all: ``"observe": false`` switches a running engine to none."""
+        self._read()
+        return self._asked is None or bool(self._asked.get("observe", True))
+
     def _chosen(self, asked: dict[str, Any], request_id: str) -> bool:
         if asked.get("every"):
             return True

@@ -7,6 +7,7 @@ step ends with its scheduler's ``step``; the pipeline call is the executor's, th
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import replace
@@ -27,14 +28,22 @@ ROOT = "sglang.multimodal_gen.runtime"
 ENGINE = Engine("sglang", "sglang")
 REQUESTS = OpenRequests()
 FORWARD = Known(CallKind.FORWARD, "transformer", "predict_noise")
+OUR_ID = "stepscope_request_id"
 GUIDANCE = ("guidance_scale", "guidance_scale_2", "true_cfg_scale")
 _generating: ContextVar[list[ClientRecord] | None] = ContextVar("stepscope_sglang_generating", default=None)
 
 
 def requests_of(batch: Any) -> list[Any]:
-    """The requests of what SGLang passes around: one, or a group; control messages are none."""
+    """The requests of what SGLang passes around: one, or a group; control messages and warm-ups are none."""
     items = batch if isinstance(batch, (list, tuple)) else [batch]
-    return [item for item in items if getattr(item, "request_id", None) and hasattr(item, "sampling_params")]
+    return [item for item in items if hasattr(item, "sampling_params") and not item.is_warmup]
+
+
+def identity_of(request: Any) -> str:
+    """The request's id; one of ours where it has none, in the dictionary that goes to the worker with it."""
+    if request.request_id:
+        return str(request.request_id)
+    return str(request.extra.setdefault(OUR_ID, str(uuid.uuid4())))
 
 
 def workload_of(request: Any, stages: Iterable[Any]) -> Workload:
@@ -60,9 +69,9 @@ def call_begins(_executor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     stages = argument(0, "stages", args, kwargs)
     batch = argument(1, "batch", args, kwargs)
     group = requests_of(argument(1, "batches", args, kwargs) if batch is None else batch)
-    if not group or group[0].is_warmup or active() is not None:
+    if not group or active() is not None:
         return None
-    request = Request(request_id=group[0].request_id, workload=workload_of(group[0], stages))
+    request = Request(request_id=identity_of(group[0]), workload=workload_of(group[0], stages))
     owners = [getattr(stage, "diffusers_pipe", stage) for stage in stages]
     return ENGINE.begin(request, parts_of([*stages, *owners]), stages[0].device)
 
@@ -117,16 +126,17 @@ def received(_token: Any, result: Any, _error: BaseException | None) -> None:
     """``Scheduler.recv_reqs`` returned ``[(identity, request or group)]``."""
     for _, batch in result or ():
         for request in requests_of(batch):
-            REQUESTS.arrived(request.request_id)
+            REQUESTS.arrived(identity_of(request))
 
 
 def work_begins(_worker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """``GPUWorker._execute_forward_common(req, ...)``: all that a worker does for a request."""
-    request = argument(0, "req", args, kwargs)
-    if request is None or request.is_warmup or not request.request_id:
+    asked = requests_of(argument(0, "req", args, kwargs))
+    if not asked:
         return None
-    REQUESTS.started(request.request_id)
-    return str(request.request_id)
+    request_id = identity_of(asked[0])
+    REQUESTS.started(request_id)
+    return request_id
 
 
 def work_ends(request_id: str | None, _result: Any, _error: BaseException | None) -> None:
@@ -136,7 +146,8 @@ def work_ends(request_id: str | None, _result: Any, _error: BaseException | None
 
 def saving_begins(_worker: Any, _args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``GPUWorker._finalize_output_batch``: pixels to files or to the client, SGLang's own dump."""
-    return kwargs["req"].request_id, time.perf_counter_ns()
+    asked = requests_of(kwargs["req"])
+    return (identity_of(asked[0]), time.perf_counter_ns()) if asked else None
 
 
 def saving_ends(token: Any, _result: Any, _error: BaseException | None) -> None:
@@ -146,7 +157,7 @@ def saving_ends(token: Any, _result: Any, _error: BaseException | None) -> None:
 
 def sending_begins(_client: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[ClientCall]:
     """``SchedulerClient.forward(batch)`` and its asynchronous twin: to the worker and back."""
-    return [ClientCall(item.request_id) for item in requests_of(argument(0, "batch", args, kwargs))]
+    return [ClientCall(identity_of(item)) for item in requests_of(argument(0, "batch", args, kwargs))]
 
 
 def sending_ends(calls: list[ClientCall] | None, _result: Any, error: BaseException | None) -> None:
@@ -175,6 +186,49 @@ def generate_ends(token: Any, _result: Any, _error: BaseException | None) -> Non
         alone = len(records) == 1  # the call of several requests is nobody's own
         times = {"called_ns": called_ns, "returned_ns": returned_ns} if alone else {}
         the_spool().client(replace(record, **times))
+
+
+def profiler_begins(profiler: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    """``SGLDiffusionProfiler.__init__`` (which starts it), ``_step`` and ``stop`` (which exports).
+
+    SGLang does this inside its timed steps; here it is a pause. What was launched before is waited for first.
+    """
+    call = active()
+    if call is None or getattr(profiler, "has_stopped", False):
+        return None
+    call.clock.synchronise()
+    call.rest()
+    return call, profiler
+
+
+def profiler_started(token: Any, _result: Any, _error: BaseException | None) -> None:
+    if token is None:
+        return
+    call, profiler = token
+    call.wake(OWN_PROFILER)
+    if profiler.full_profile:
+        _recording_since[id(call)] = call.clock.now_ns()
+
+
+def profiler_stepped(token: Any, _result: Any, _error: BaseException | None) -> None:
+    """Its first step after the start ends the warm-up that torch.profiler's schedule has."""
+    if token is not None:
+        token[0].wake(OWN_PROFILER)
+        _recording_since.setdefault(id(token[0]), token[0].clock.now_ns())
+
+
+def profiler_stopped(token: Any, _result: Any, _error: BaseException | None) -> None:
+    if token is None:
+        return
+    call = token[0]
+    call.wake(OWN_PROFILER)
+    since = _recording_since.pop(id(call), None)
+    if since is not None:
+        call.profiled.append((since, call.pauses[-1].host_start_ns))
+
+
+OWN_PROFILER = "profiler (SGLang's own)"
+_recording_since: dict[int, int] = {}
 
 
 def nothing(*_: Any) -> None:
@@ -206,6 +260,19 @@ ADAPTER = Adapter(
                 leave=call_ends,
             )
             for name in ("execute_with_profiling", "execute_group_with_profiling")
+        ),
+        *(
+            Hook(
+                module=f"{ROOT}.utils.profiler",
+                method=f"SGLDiffusionProfiler.{name}",
+                enter=profiler_begins,
+                leave=leave,
+            )
+            for name, leave in (
+                ("__init__", profiler_started),
+                ("_step", profiler_stepped),
+                ("stop", profiler_stopped),
+            )
         ),
         Hook(
             module=f"{ROOT}.managers.scheduler",

@@ -57,7 +57,7 @@ def workload_of(request: Any, pipeline: Any) -> Workload:
     )
 
 
-def _begin(runner: Any, request: Any) -> Observed:
+def _begin(runner: Any, request: Any) -> Observed | None:
     pipeline = runner.pipeline
     parts = [(PIPELINE, pipeline), *parts_of([pipeline])]
     asked = Request(request_id=request.request_id, workload=workload_of(request, pipeline))
@@ -93,7 +93,8 @@ def wave_begins(runner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
             observed = _resting.pop(request_id)
             observed.progress.resume()
             return [observed]
-    return [_begin(runner, new[0])] if new else []
+    observed = _begin(runner, new[0]) if new else None
+    return [] if observed is None else [observed]
 
 
 def _cancelled(request_id: str) -> None:
