@@ -1,7 +1,7 @@
 """Save a tiny Qwen-Image with random weights as a folder that every engine loads.
 
 The weights are those of stepscope's preset ``tiny/qwen-image``; the tokenizer is a byte-level one without a
-merge, since a real vocabulary cannot be had offline. ``--tiniest`` has one block, for a server of many requests.
+merge, since a real vocabulary cannot be had offline. ``--tiniest``: one block, for a server of many requests.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import torch
+
 from stepscope.workload.dummy import build_pipeline, with_depth
 from stepscope.workload.presets.qwen_image import TINY_QWEN_IMAGE
 

@@ -1,10 +1,10 @@
-"""Make the engines' own environment: SGLang, vLLM-Omni and cache-dit on a CPU, with tiny random-weight models.
+"""Make the engines' own environment: SGLang, vLLM-Omni and cache-dit on a CPU, with tiny models.
 
     python benchmarks/engines/setup_engines.py [FOLDER]        (default: .engines)
 
-About 4 minutes and 4 GB on two cores (3 GB of it torch and triton). Nothing of the engines is edited: SGLang's
-wheel is for Python 3.12, its Python part runs on 3.11, so it is unpacked into the environment's site-packages.
-The stand-ins beside this file supply what only accelerators have; they are right for structure, not for speed.
+About 4 minutes and 4 GB on two cores (3 GB of it torch and triton). Nothing of the engines is edited:
+SGLang's wheel is for Python 3.12, its Python part runs on 3.11, so it is unpacked into the environment. The
+stand-ins beside this file supply what only accelerators have; right for structure, not for speed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,12 @@ def script(path: Path, module: str) -> None:
 
 def make_model(environment: Path, folder: Path, *, tiniest: bool) -> None:
     """A tiny Qwen-Image, made with stepscope's own preset in the engines' environment."""
-    command = [environment / "bin" / "python", HERE / "make_model.py", folder, *(["--tiniest"] if tiniest else [])]
+    command = [
+        environment / "bin" / "python",
+        HERE / "make_model.py",
+        folder,
+        *(["--tiniest"] if tiniest else []),
+    ]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
 

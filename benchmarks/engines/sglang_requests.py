@@ -2,8 +2,8 @@
 
     python sglang_requests.py MODEL CASES.json OUT.json
 
-A case is ``{"name": ..., "own": {SGLang's request fields}, "control": {our control file} or null}``; the control
-file of an observed process lies in the folder that the variable STEPSCOPE names.
+A case is ``{"name": ..., "own": {SGLang's request fields}, "control": {our control file} or null}``; the
+control file of an observed process lies in the folder that the variable STEPSCOPE names.
 """
 
 import hashlib
@@ -34,7 +34,13 @@ def main():
 
 
 def request(case):
-    asked = {"prompt": "a logo", "negative_prompt": "x", "guidance_scale": 4.0, "num_inference_steps": 8, "seed": 42}
+    asked = {
+        "prompt": "a logo",
+        "negative_prompt": "x",
+        "guidance_scale": 4.0,
+        "num_inference_steps": 8,
+        "seed": 42,
+    }
     return {**asked, **SIZE, "save_output": False, "return_frames": True, **case.get("own", {})}
 
 

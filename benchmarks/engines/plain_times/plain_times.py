@@ -21,9 +21,13 @@ def sglang():
 
     base = "sglang.multimodal_gen.runtime.pipelines_core"
     HookRegistry.register(f"{base}.stages.base.PipelineStage.__call__", stage, HookType.AROUND)
-    HookRegistry.register(f"{base}.stages.denoising.DenoisingStage._run_denoising_step", step, HookType.AROUND)
     HookRegistry.register(
-        f"{base}.executors.pipeline_executor.PipelineExecutor.execute_with_profiling", request, HookType.AROUND
+        f"{base}.stages.denoising.DenoisingStage._run_denoising_step", step, HookType.AROUND
+    )
+    HookRegistry.register(
+        f"{base}.executors.pipeline_executor.PipelineExecutor.execute_with_profiling",
+        request,
+        HookType.AROUND,
     )
 
 
@@ -79,4 +83,4 @@ def timed(kind, name, original, *args, **kwargs):
 def write(name):
     folder = Path(os.environ["PLAIN_TIMES"])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}-{os.getpid()}.json").write_text(json.dumps(TIMES))
+    (folder / f"{time.time_ns()}-{name}-{os.getpid()}.json").write_text(json.dumps(TIMES))

@@ -25,7 +25,6 @@ from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import BETWEEN_STEPS, CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds
 
-
 PIPELINE = "pipeline"
 """The name of the object whose own methods are a pipeline's; an engine's need be of no class we know."""
 

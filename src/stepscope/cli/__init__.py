@@ -15,6 +15,7 @@ from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
+from stepscope.cli.requests import RequestsCommand
 from stepscope.cli.run import RunCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.cli.sweep import SweepCommand
@@ -23,6 +24,7 @@ from stepscope.model.errors import StepscopeError
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     RunCommand(),
+    RequestsCommand(),
     ReportCommand(),
     CompareCommand(),
     BenchCommand(),

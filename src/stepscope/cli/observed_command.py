@@ -37,7 +37,7 @@ def observe_command(arguments: argparse.Namespace, command: list[str]) -> int:
         tracing = Tracing(steps=arguments.num_profiled_timesteps, all_stages=arguments.profile_all_stages)
     to = Destination(
         perf_dump=arguments.perf_dump_path,
-        traces=(arguments.profile_dir or profile_directory(os.environ)) if tracing else None,
+        traces=arguments.profile_dir or profile_directory(os.environ),
         runs=arguments.run_dir,
     )
     outcome = run_command(command, to, tracing, arguments.records)

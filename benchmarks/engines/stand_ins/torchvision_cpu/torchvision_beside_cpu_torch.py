@@ -18,7 +18,7 @@ class DeclareFirst(MetaPathFinder):
         if name == "torchvision":
             sys.meta_path.remove(self)
             declare()
-        return None
+        return
 
 
 def declare():

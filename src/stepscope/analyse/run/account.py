@@ -17,7 +17,9 @@ def around(call: CallRecord, client: ClientRecord | None) -> tuple[OutsideRun, .
 
     A point that was not seen joins the times beside it: without an arrival the queue is part of the transfer.
     """
-    spans = [(Outside.QUEUE_WAIT.value, call.arrived_ns, call.started_ns or call.recording.ends.start_ns)]
+    spans: list[Named] = [
+        (Outside.QUEUE_WAIT.value, call.arrived_ns, call.started_ns or call.recording.ends.start_ns)
+    ]
     spans += [(item.name, item.start_ns, item.end_ns) for item in call.around]
     spans += worker_spans(call)
     if client is not None and shared_clock(call, client):
@@ -52,6 +54,7 @@ def worker_spans(call: CallRecord) -> list[Named]:
         return []
     ends = call.recording.ends
     taken = [(ends.start_ns, ends.device_done_ns), *((item.start_ns, item.end_ns) for item in call.around)]
+    taken += [(item.host_start_ns, item.host_end_ns) for item in call.recording.outside]
     return left(Outside.WORKER, call.started_ns, call.ended_ns, taken)
 
 
@@ -80,5 +83,5 @@ def wall_ns(client: ClientRecord) -> int:
 def missing_ns(call: CallRecord, client: ClientRecord) -> int:
     """The part of the client's wall time that is in no outside stage and not in the pipeline call."""
     ends = call.recording.ends
-    named = sum(item.duration_ns for item in around(call, client))
+    named = sum(item.duration_ns for item in (*call.recording.outside, *around(call, client)))
     return wall_ns(client) - named - (ends.device_done_ns - ends.start_ns)

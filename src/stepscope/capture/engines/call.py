@@ -88,9 +88,7 @@ class Engine:
     _environment: Environment | None = None
     _control: Control | None = None
 
-    def begin(
-        self, request: Request, owners: Iterable[tuple[str, Any]], device: Any
-    ) -> Observed | None:
+    def begin(self, request: Request, owners: Iterable[tuple[str, Any]], device: Any) -> Observed | None:
         """Start observing the call of ``request``, made of the parts of ``owners``, in this thread.
 
         None where observation is switched off.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepscope.capture.components import Known, is_pipeline
-from stepscope.capture.engines.call import Engine, Observed, Request, active
+from stepscope.capture.engines.call import Engine, EngineCall, Observed, Request, active
 from stepscope.capture.engines.hooks import Adapter, Hook, argument
 from stepscope.capture.engines.parts import parts_of
 from stepscope.capture.engines.spool import the_spool
@@ -211,17 +211,24 @@ def profiler_started(token: Any, _result: Any, _error: BaseException | None) -> 
 
 
 def profiler_stepped(token: Any, _result: Any, _error: BaseException | None) -> None:
-    """Its first step after the start ends the warm-up that torch.profiler's schedule has."""
-    if token is not None:
-        token[0].wake(OWN_PROFILER)
-        _recording_since.setdefault(id(token[0]), token[0].clock.now_ns())
+    """Its schedule goes on: the first step ends the warm-up of torch.profiler, the last one the recording."""
+    if token is None:
+        return
+    call, profiler = token
+    call.wake(OWN_PROFILER)
+    if getattr(profiler.profiler.current_action, "name", "") == "NONE":
+        _recorded(call)
+    else:
+        _recording_since.setdefault(id(call), call.clock.now_ns())
 
 
 def profiler_stopped(token: Any, _result: Any, _error: BaseException | None) -> None:
-    if token is None:
-        return
-    call = token[0]
-    call.wake(OWN_PROFILER)
+    if token is not None:
+        token[0].wake(OWN_PROFILER)
+        _recorded(token[0])
+
+
+def _recorded(call: EngineCall) -> None:
     since = _recording_since.pop(id(call), None)
     if since is not None:
         call.profiled.append((since, call.pauses[-1].host_start_ns))

@@ -93,8 +93,8 @@ def wave_begins(runner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
             observed = _resting.pop(request_id)
             observed.progress.resume()
             return [observed]
-    observed = _begin(runner, new[0]) if new else None
-    return [] if observed is None else [observed]
+    begun = _begin(runner, new[0]) if new else None
+    return [] if begun is None else [begun]
 
 
 def _cancelled(request_id: str) -> None:

@@ -93,7 +93,7 @@ def collect(
 
 def _with_trace(call: CallRecord, run: Run, directory: Path | None, problem: Callable[[str], None]) -> Run:
     raw = call.raw_trace
-    if raw is None or directory is None:
+    if raw is None or directory is None or not Path(raw.path).exists():  # cut already, with the first look
         return run
     steps = window_steps(run.steps, asked=raw.asked, all_stages=raw.all_stages)
     content = TraceContent(steps=steps, asked=raw.asked, full_stages=raw.all_stages, marks=raw.anchors)

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -93,20 +92,19 @@ def _folder(spool: Path | None) -> Iterator[Path]:
 
 
 def _wait(command: list[str], environment: dict[str, str]) -> int:
-    """Run to the end. Ctrl-C goes to the command (it has our terminal), and we go on when it has ended."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Run to the end. Ctrl-C goes to the command (it has our terminal); a termination is handed on."""
     try:
-        with subprocess.Popen(command, env=environment, preexec_fn=_default_interrupt) as process:  # noqa: PLW1509
-            status = process.wait()
+        process = subprocess.Popen(command, env=environment)
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}.") from error
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
+    terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        status = process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, terminate)
     return status if status >= 0 else 128 - status
-
-
-def _default_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler if sys.platform == "win32" else signal.SIG_DFL)
 
 
 def set_tracing(folder: Path, tracing: Tracing | None) -> None:
