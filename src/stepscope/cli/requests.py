@@ -77,7 +77,7 @@ def _show(arguments: argparse.Namespace) -> int:
     from stepscope.cli.observed_command import lines_of
     from stepscope.record.spool_reader import read_spool
     from stepscope.session.engines.collect import Destination, collect
-    from stepscope.session.engines.command import trouble
+    from stepscope.session.engines.command import alive, trouble
 
     content = read_spool(arguments.records)
     problems = list(content.problems)
@@ -85,7 +85,8 @@ def _show(arguments: argparse.Namespace) -> int:
     for line in lines_of(collect(content, to, problems.append)):
         print(line)
     for pid, request_id in content.unfinished:
-        print(f"process {pid} is at request {request_id}, or ended in it")
-    for problem in (*problems, *trouble(content, died=False)):
+        if alive(pid):
+            print(f"process {pid} is at request {request_id}")
+    for problem in (*problems, *trouble(content)):
         print(f"stepscope: warning: {problem}", file=sys.stderr)
     return 0

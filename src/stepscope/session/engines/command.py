@@ -74,7 +74,7 @@ def run_command(
             status=status,
             requests=requests,
             content=content,
-            problems=(*problems, *trouble(content, died=status != 0)),
+            problems=(*problems, *trouble(content)),
         )
 
 
@@ -129,15 +129,15 @@ def set_tracing(folder: Path, tracing: Tracing | None) -> None:
     write_atomic(path, json.dumps(asked).encode())
 
 
-def trouble(content: SpoolContent, *, died: bool) -> Iterator[str]:
+def trouble(content: SpoolContent) -> Iterator[str]:
     """What must be said: hook points gone, versions not tested, requests cut off, faults of ours."""
     if not content.processes:
         yield NOT_OBSERVED
     elif not content.calls:
         yield "an engine was found, but no pipeline call of it was seen"
     yield from dict.fromkeys(line for process in content.processes if (line := _hooks_of(process)))
-    if died:
-        for pid, request_id in content.unfinished:
+    for pid, request_id in content.unfinished:
+        if not alive(pid):
             yield f"process {pid} ended in the middle of request {request_id}"
     yield from (f"stepscope's own fault, the engine was not disturbed: {line}" for line in content.log)
 
@@ -150,3 +150,14 @@ def _hooks_of(process: ProcessRecord) -> str:
     if process.version not in process.tested:
         return f"{name} is outside the tested range ({tested}); every hook point was found"
     return ""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
