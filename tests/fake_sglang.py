@@ -177,16 +177,10 @@ def write_engine(folder: Path, *, without: str | None = None) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [line for line in text.splitlines() if without is None or not line.startswith(without)]
-        path.write_text("
-".join(lines))
-    for directory in {path.parent for path in (folder / "sglang").rglob("*.py")} | {
-        root,
-        root.parent,
-        root.parent.parent,
-    }:
-        (directory / "__init__.py").touch()
-    for middle in ("pipelines_core",):
-        (root / middle / "__init__.py").touch()
+        path.write_text("\n".join(lines))
+    for path in [*root.rglob("*.py")]:
+        for directory in path.parents[: len(path.relative_to(folder).parts) - 1]:
+            (directory / "__init__.py").touch()
     script = folder / "serve.py"
     script.write_text(SCRIPT)
     return script
