@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -43,6 +44,25 @@ class ForwardWatch(Protocol):
         ...
 
 
+class Ranges(Protocol):
+    """Ranges of another profiler around known calls: NVTX."""
+
+    def begin(self) -> None:
+        """Before the pipeline call."""
+
+    def before(self, known: Known) -> None:
+        """A known call is about to begin; a pause is still possible."""
+
+    def after(self, known: Known) -> None:
+        """It has ended, however it ended."""
+
+    def labelled(self, name: str) -> AbstractContextManager[None]:
+        """Forwards in this block carry the pipeline's own name for them."""
+
+    def close(self) -> None:
+        """After the pipeline call, however it ended."""
+
+
 class ActiveCall:
     """One pipeline call while it runs. Only its own thread and context touch it."""
 
@@ -62,7 +82,11 @@ class ActiveCall:
         self.graph_replays = 0
         self.graph_captures = 0
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
+        self.ranges: Ranges | None = None
         self.every_call = False  # watchers want each call, not only a change of kind
+        self.named: list[str] = []  # stages that the user has named and that are open
+        self.steps_open = 0  # iterations that the user has marked
+        self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
@@ -101,7 +125,7 @@ class ActiveCall:
     def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
-        if self.watchers and (kind is not self._last_kind or self.every_call):
+        if self.watchers and (kind is not self._last_kind or self.every_call or kind is CallKind.STEP):
             probe = self.clock.mark()
             if probe is None:  # a watcher may wait for the device, which would break the capture
                 return False
@@ -109,8 +133,12 @@ class ActiveCall:
             for watcher in self.watchers:
                 watcher.before(kind)
         self._last_kind = kind
+        if self.ranges is not None:
+            self.ranges.before(known)
         mark = self.clock.mark()
         if mark is None:
+            if self.ranges is not None:
+                self.ranges.after(known)
             return False
         if kind is not CallKind.FORWARD:
             self._flat += (known, True, mark, None)
@@ -153,8 +181,15 @@ class ActiveCall:
     def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""
         self._flat += (known, False, self.clock.mark(), detail)
+        if self.ranges is not None:
+            self.ranges.after(known)
         if self.forward_watch is not None and known.kind is CallKind.FORWARD:
             self.forward_watch.end()
+
+    def take_in(self, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
+        """Know these parts too: a pipeline is called inside a call that is not its own."""
+        self._table.update(table)
+        self._by_class.update(by_class)
 
     def rest(self) -> None:
         """The pipeline leaves the thread to something else; ``wake`` ends this."""

@@ -9,38 +9,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.model.errors import UsageError
+
 if TYPE_CHECKING:
     from stepscope.session.engines.collect import ObservedRequest
 
 MOST_SHOWN = 20
 
 
-def add_command_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a command that is run observed."""
-    parser.add_argument("--perf-dump-path", type=Path, metavar="PATH", help="a perf dump for each request")
-    parser.add_argument("--profile", action="store_true", help="trace every request")
-    parser.add_argument("--num-profiled-timesteps", type=int, default=5, metavar="N", help="-1: all steps")
-    parser.add_argument("--profile-all-stages", action="store_true", help="with --profile: everything")
-    parser.add_argument("--profile-dir", type=Path, metavar="DIR", help="where traces go (default: ./logs)")
-    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="a folder for each request's run record")
-    parser.add_argument("--records", type=Path, metavar="DIR", help="keep the processes' own records here")
+def observe_command(arguments: argparse.Namespace) -> int:
+    """Run it, write what was asked for, say what was seen; the status is the command's own.
 
-
-def observe_command(arguments: argparse.Namespace, command: list[str]) -> int:
-    """Run it, write what was asked for, say what was seen; the status is the command's own."""
+    Raises UsageError where the command is missing, or a flag is one that only a script can have.
+    """
     from stepscope.session.destinations import profile_directory
     from stepscope.session.engines.collect import Destination
     from stepscope.session.engines.command import Tracing, run_command
+    from stepscope.session.generate_options import PROFILED_STEPS
 
+    if not arguments.program:
+        raise UsageError("there is no command after --.", remedy="Try: stepscope run -- sglang generate ...")
+    if arguments.call:
+        raise UsageError("--call counts the calls of a script.", remedy="See stepscope requests --help.")
     tracing = None
     if arguments.profile:
-        tracing = Tracing(steps=arguments.num_profiled_timesteps, all_stages=arguments.profile_all_stages)
+        steps = arguments.num_profiled_timesteps or PROFILED_STEPS
+        tracing = Tracing(steps=steps, all_stages=arguments.profile_all_stages)
     to = Destination(
         perf_dump=arguments.perf_dump_path,
         traces=arguments.profile_dir or profile_directory(os.environ),
         runs=arguments.run_dir,
     )
-    outcome = run_command(command, to, tracing, arguments.records)
+    outcome = run_command(arguments.program, to, tracing, arguments.records)
     for line in lines_of(outcome.requests):
         print(line, file=sys.stderr)
     for problem in outcome.problems:

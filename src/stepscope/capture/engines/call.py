@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from stepscope.capture.engines.hooks import version_of
 from stepscope.capture.engines.spool import Spool, the_spool
 from stepscope.capture.environment import read_environment
 from stepscope.capture.observer import CallInProgress, Observer, Parts
+from stepscope.capture.ranks import rank_here
 from stepscope.model.engine_record import CallRecord, RawTraceFile
 from stepscope.model.recording import CallKind
 from stepscope.model.run import Environment, Workload
@@ -112,7 +112,7 @@ class Engine:
         spool = the_spool()
         spool.running(None)
         raw = captured.raw_trace
-        rank, world_size = rank_of()
+        rank, world_size = rank_here()
         return CallRecord(
             request_id=observed.request.request_id,
             engine=self.name,
@@ -158,11 +158,3 @@ def active() -> EngineCall | None:
     """The engine's call that this thread is in."""
     call = ACTIVE.get()
     return call if isinstance(call, EngineCall) else None
-
-
-def rank_of() -> tuple[int, int]:
-    """``(rank, world size)`` of this process; (0, 1) where nothing is distributed."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.engines.spool import CONTROL
-from stepscope.capture.window import TraceRequest
+from stepscope.capture.tracing import TraceRequest
 
 RAW = "raw"
 
@@ -35,7 +35,6 @@ class Control:
         return TraceRequest(
             steps=int(asked.get("steps", 5)),
             all_stages=bool(asked.get("all_stages", False)),
-            with_stack=bool(asked.get("with_stack", True)),
             scratch_dir=self.folder / RAW,
         )
 
