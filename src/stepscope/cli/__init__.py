@@ -18,6 +18,7 @@ from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.output import say
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
+from stepscope.cli.requests import RequestsCommand
 from stepscope.cli.run import RunCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.cli.slice import SliceCommand
@@ -28,6 +29,7 @@ from stepscope.model.errors import StepscopeError, Terminated
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
     RunCommand(),
+    RequestsCommand(),
     ReportCommand(),
     NsysCommand(),
     SliceCommand(),
