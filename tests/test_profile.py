@@ -216,6 +216,28 @@ def test_a_session_may_start_in_one_thread_and_stop_in_another(sd: Any) -> None:
     assert installed_count() == 0
 
 
+def test_a_call_on_its_way_when_the_session_ends_is_recorded_whole(sd: Any) -> None:
+    """A server is switched off under load: the record has every step, and then nothing stays installed."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def callback(*arguments: Any) -> dict[str, Any]:
+        inside.set()
+        go_on.wait(30)
+        return {}
+
+    session = stepscope.profile(sd).start()
+    thread = threading.Thread(target=lambda: pipelines.sd(sd, 4, callback_on_step_end=callback))
+    thread.start()
+    inside.wait(30)
+    session.stop()
+    go_on.set()
+    thread.join()
+
+    assert [len(call.steps_ms) for call in session.calls] == [4]
+    assert "DecodingStage" in session.calls[0].stages_ms
+    assert installed_count() == 0
+
+
 def test_memory_is_bounded(sd: Any) -> None:
     """The newest calls are held, all are counted."""
     with stepscope.profile(sd, kept_calls=2) as session:

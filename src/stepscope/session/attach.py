@@ -53,10 +53,24 @@ class Attachment:
         self._earlier = EarlierCalls()
         self._pid = os.getpid()
         self._keeping = threading.Lock()  # the files of one call after the other
+        self._counting = threading.Lock()
+        self._open = 0
+        self._closing = False
 
     def close(self) -> None:
-        """Take away everything that was installed."""
-        self._observer.close()
+        """Take away everything that was installed, as soon as the calls that are on their way have ended."""
+        with self._counting:
+            self._closing = True
+            idle = self._open == 0
+        if idle:
+            self._observer.close()
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._open += change
+            last = self._closing and self._open == 0
+        if last:
+            self._observer.close()
 
     def handle(self, pipeline: Any, call: PipelineCall) -> Any:
         """Make the call, observed; what it returns or raises is the caller's."""
@@ -86,8 +100,8 @@ class Attachment:
 
     def begin_block(self, name: str) -> OpenCall | None:
         """As ``call``, for a block whose end is somewhere else."""
-        block = types.SimpleNamespace(device=choose_device(None))
-        begun = self._begun(block, lambda: Workload(model=name, pipeline_class="", load_format=AS_LOADED))
+        workload = Workload(model=name, pipeline_class="", load_format=AS_LOADED)
+        begun = self._begun(None, lambda: workload)
         if begun is not None:
             begun.progress.call.adopt = self._adopting(begun.progress)
         return begun
@@ -109,8 +123,11 @@ class Attachment:
             self._forked()
             return None
         scratch = ExitStack()
+        self._count(1)
         try:
             number = next(self._numbers)
+            if subject is None:  # a block of code, on the device that such code would use
+                subject = types.SimpleNamespace(device=choose_device(None))
             plan = self._plan(number)
             described, earlier = workload(), self._earlier.of(subject)
             trace = _trace_request(plan, scratch)
@@ -123,8 +140,13 @@ class Attachment:
                 scratch=scratch,
                 progress=self._observer.begin(subject, trace=trace, nvtx=requested_nvtx()),
             )
+        except KeyboardInterrupt:
+            scratch.close()
+            self._count(-1)
+            raise
         except Exception as error:  # the program goes on without us
             scratch.close()
+            self._count(-1)
             self._problem(f"a call could not be observed: {_said(error)}")
             return None
 
@@ -142,6 +164,8 @@ class Attachment:
             self._kept(kept)
         except Exception as fault:
             self._problem(f"a call was observed but could not be kept: {_said(fault)}")
+        finally:
+            self._count(-1)
 
     def _observed(self, call: OpenCall, captured: Captured) -> ObservedCall:
         identity = CallIdentity(
