@@ -12,7 +12,7 @@ import programs
 pytest.importorskip("gradio")
 pytestmark = pytest.mark.slow
 
-APP = '''
+APP = """
 import hashlib
 import sys
 
@@ -41,7 +41,7 @@ for asked in (2, 3, 2):
     path = client.predict("a cat", asked, api_name="/infer")
     print(hashlib.sha256(np.asarray(Image.open(path)).tobytes()).hexdigest())
 demo.close()
-'''
+"""
 
 
 def test_a_gradio_app_gives_the_same_pictures_and_a_record_for_each_request(tmp_path: Path) -> None:

@@ -315,6 +315,53 @@ def test_a_wrong_number_of_steps_is_told(sd: Any, steps: int) -> None:
         stepscope.profile(sd, steps=steps)
 
 
+@pytest.mark.parametrize(("detail", "has_frames"), [("ops", False), ("full", True)])
+def test_the_detail_of_a_trace_is_what_was_asked_for(sd: Any, detail: str, has_frames: bool) -> None:
+    """Python frames cost most: they are there where full detail was asked for, which is the default."""
+    from stepscope.record.open import read_trace
+
+    with stepscope.profile(sd, steps=1, detail=detail) as session:
+        pipelines.sd(sd, 3)
+    path = session.calls[0].trace_path
+    assert path is not None
+    trace = read_trace(path)
+
+    assert len(trace.operators.start_ns) > 100
+    assert (len(trace.frames.start_ns) > 0) is has_frames
+
+
+def test_a_detail_that_needs_a_request_beforehand_is_refused(sd: Any) -> None:
+    """The requests are somebody else's."""
+    with pytest.raises(stepscope.UsageError, match="detail is 'source'"):
+        stepscope.profile(sd, steps=1, detail="source")
+
+
+def test_an_impatient_interrupt_costs_no_record(sd: Any, tmp_path: Path) -> None:
+    """Ctrl-C in the call, and again while its files are written: they are whole, and then it goes on."""
+    import signal
+
+    from stepscope.session import attach
+
+    def callback(*_: Any) -> dict[str, Any]:
+        signal.raise_signal(signal.SIGINT)
+        return {}
+
+    real = attach.keep_call
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attach, "keep_call", interrupted)
+        with pytest.raises(KeyboardInterrupt), stepscope.profile(sd, save_to=tmp_path / "run"):
+            pipelines.sd(sd, 2, callback_on_step_end=callback)
+
+    record = read_run(tmp_path / "run" / "run.json")
+    assert (record.incomplete_reason or "").startswith("KeyboardInterrupt")
+    assert (tmp_path / "run" / "perf.json").exists()
+
+
 def test_a_session_without_a_call_says_so(sd: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Its report, and that there is nothing to save."""
     with stepscope.profile(sd) as session:

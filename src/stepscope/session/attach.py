@@ -19,9 +19,9 @@ from stepscope.capture.observer import CallInProgress, Captured, Observer
 from stepscope.capture.ranks import rank_here
 from stepscope.capture.watching import PipelineCall
 from stepscope.model.run import AS_LOADED, Environment, Workload
-from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.attach_plan import CallPlan
 from stepscope.session.earlier_calls import Earlier, EarlierCalls
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import CallIdentity, ObservedCall, TraceRequest, observed_of, where_it_ended
@@ -151,7 +151,17 @@ class Attachment:
             return None
 
     def end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
-        """Freeze and keep a call that has ended, however it ended."""
+        """Freeze and keep a call that has ended, however it ended. Signals wait until it is written.
+
+        Raises what the first signal that waited raises, as KeyboardInterrupt.
+        """
+        interrupts = Interrupts()
+        with interrupts.held_back():
+            self._end(call, error, result)
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+
+    def _end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
         warmup = call.earlier.warmup()
         try:
             observed = self._observed(call, call.progress.finish(error, result))
@@ -198,7 +208,7 @@ class OpenCall:
     progress: CallInProgress
 
     def end(self, error: BaseException | None, result: Any = None) -> None:
-        """It has ended; nothing of ours is raised."""
+        """It has ended; nothing of ours is raised, but a signal that came meanwhile may be."""
         with self.scratch:
             self.attachment.end(self, error, result)
 
@@ -212,7 +222,7 @@ def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
     return TraceRequest(
         steps=plan.trace.steps,
         all_stages=plan.trace.all_stages,
-        detail=TraceDetail.FULL,  # no mapping pass here: the request is somebody else's
+        detail=plan.trace.detail,
         scratch_dir=Path(folder),
     )
 
