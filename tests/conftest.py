@@ -56,6 +56,13 @@ def _leftovers() -> list[str]:
 
         if torch.autograd.profiler._is_profiler_enabled:
             found.append("a running profiler")
+    if "stepscope.capture.watching" in sys.modules:
+        from stepscope.capture import pipeline_classes, watching
+        from stepscope.capture.inject.post_import import PostImport
+
+        found += ["a watch"] * len(watching._everywhere)
+        found += [f"{base.__name__}.__init_subclass__" for base in pipeline_classes._hooked]
+        found += ["an import hook"] * sum(isinstance(finder, PostImport) for finder in sys.meta_path)
     found += _marked_classes()
     return found
 

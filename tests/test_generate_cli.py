@@ -164,6 +164,14 @@ def test_sglangs_offload_and_compile_flags_become_diffusers(
     assert (load.offload.kind, load.compile) == (offload, compiled)
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"), [({}, False), ({"image_path": "a"}, True), ({"image_path": ["a"]}, True)]
+)
+def test_an_image_asks_for_a_pipeline_that_takes_one(given: dict, wanted: bool) -> None:
+    """--image-path decides which of a model's pipeline classes is loaded."""
+    assert options_of({"prompt": "x", **given}).load.image_input is wanted
+
+
 def test_prompts_come_from_flags_and_from_a_file() -> None:
     """Empty lines are none."""
     Path("prompts.txt").write_text("one\n\n  two  \n")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.analyse.trace.analysis import analyse
-from stepscope.analyse.trace.gpu_time import WindowTime, window_time
+from stepscope.analyse.trace.gpu_time import WindowTime, window_times
 from stepscope.analyse.trace.kernel_table import category_rows
 from stepscope.analyse.trace.stage_view import busy_points, gpu_summary
 from stepscope.model.vocabulary import BoundBy
@@ -144,6 +144,6 @@ def test_the_busy_curve_averages_to_the_busy_ratio() -> None:
 def test_a_window_outside_all_work_is_idle() -> None:
     """No division by what is not there."""
     found = analyse(made_of([("gemm", 0, 50, 0)]).build())
-    window = window_time(found.devices, 1_000_000, 2_000_000)
+    (window,) = window_times(found.devices, [(1_000_000, 2_000_000)])
 
     assert window.idle_ns == window.length_ns == 1_000_000

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kineto_files import HEADER, SMALL, compact, document, kernel, write
 from stepscope.analyse.kernels.occupancy import (
     MultiprocessorLimits,
     launched_occupancy,
@@ -14,6 +15,7 @@ from stepscope.analyse.kernels.occupancy import (
     occupancy_of,
 )
 from stepscope.model.trace import Device
+from stepscope.session.report import report_ranks
 
 CALCULATED = Path(__file__).parent / "data" / "occupancy_calculator.tsv"
 """Blocks a multiprocessor by ``cudaOccMaxActiveBlocksPerMultiprocessor`` of CUDA 13.0, for nine compute
@@ -163,3 +165,22 @@ def test_recorded_occupancy_is_ours_except_where_kineto_gives_up(shared_traces: 
 
     assert large > 5
     assert len(distinct) > 100
+
+
+def test_the_report_computes_what_kineto_leaves_at_zero(tmp_path: Path) -> None:
+    """Kineto writes 0 for kernels above 48 KiB of shared memory; the kernel table has the real figure."""
+    shape = {"registers per thread": 168, "shared memory": 200_000, "grid": [264, 1, 1], "block": [384, 1, 1]}
+    events = [SMALL[1], kernel(1, **shape, **{"est. achieved occupancy %": 0})]
+    limits = {"regsPerMultiprocessor": 65_536, "sharedMemPerMultiprocessor": 233_472}
+    header = {**HEADER, "deviceProperties": [HEADER["deviceProperties"][0] | limits]}
+    (rank,) = report_ranks(write(tmp_path / "big.json", compact(document(events, header))))
+    assert rank.kernels[0].occupancy == pytest.approx(12 / 64)
+
+
+def test_an_unknown_devices_zero_is_no_figure(tmp_path: Path) -> None:
+    """Where nothing can be computed, what was recorded is shown; a 0 is not."""
+    header = {**HEADER, "deviceProperties": [{"id": 0, "name": "AMD Instinct MI300X"}]}
+    for recorded, shown in ((26, 0.26), (0, None)):
+        events = [SMALL[1], kernel(1, **{"est. achieved occupancy %": recorded})]
+        (rank,) = report_ranks(write(tmp_path / "amd.json", compact(document(events, header))))
+        assert rank.kernels[0].occupancy == pytest.approx(shown)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 import pipelines
+from stepscope.analyse.run.reconcile import reconcile
+from stepscope.analyse.run.summarise import summarise
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.vocabulary import CopyKind
 from test_observe import observe
@@ -52,6 +55,21 @@ def test_group_offloading_moves_are_counted_by_component_and_direction() -> None
     assert all(transfer.pinned is False for transfer in run.transfers)
 
 
+def test_bare_parameters_belong_to_the_component_that_asked_and_empty_groups_are_no_moves() -> None:
+    """Seen on a GPU: what leaves do not hold is a group without modules, and some groups hold nothing."""
+    pipeline = Pipeline()
+    group_offloaded(pipeline.vae)  # all its weights are in leaves
+    pipeline.transformer.register_parameter("table", torch.nn.Parameter(torch.zeros(8), requires_grad=False))
+    group_offloaded(pipeline.transformer)
+
+    run = observe(pipeline, pipeline).run
+
+    onloads = {t.component: t.bytes for t in run.transfers if t.kind is CopyKind.HOST_TO_DEVICE}
+    assert "unknown" not in onloads
+    assert onloads["transformer"] == 3 * (BYTES + 8 * 4)
+    assert all(t.bytes for t in run.transfers)
+
+
 def test_the_time_of_a_move_is_not_the_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 ms of copying on the computing stream are exposed, and no step or forward has them."""
     from diffusers.hooks.group_offloading import ModuleGroup
@@ -67,6 +85,11 @@ def test_the_time_of_a_move_is_not_the_stages(monkeypatch: pytest.MonkeyPatch) -
     assert (onload.duration_ns, onload.exposed_ns) == (30_000_000, 30_000_000)
     assert [step.span.duration_ns for step in run.steps] == [0, 0, 0]
     assert run.total_ns == 30_000_000
+    dump = reconcile(run)
+    assert dump.unaccounted_ms == 0  # the moves are in the total, in a row of their own
+    assert dump.coverage == 1
+    assert summarise(replace(dump, unaccounted_ms=None)).unaccounted_ms == 0
+    assert not any("in no stage" in reason for reason in dump.trust.reasons)
 
 
 def test_a_move_on_its_own_stream_is_hidden_behind_the_computation(monkeypatch: pytest.MonkeyPatch) -> None:

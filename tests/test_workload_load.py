@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 import transformers
 
 from stepscope.model.errors import RunFailedError, StepscopeError, UnreadableInputError, UsageError
-from stepscope.workload import hub
+from stepscope.workload import hub, tuning
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.load import load
 from stepscope.workload.media import media_of
@@ -147,9 +149,18 @@ def test_what_cannot_be_loaded_is_a_usage_error(request_, words):
 
 
 def hub_error(kind):
-    import httpx
+    """As the hub's library raises it, whichever HTTP client it has: it reads no more of the response."""
+    request = SimpleNamespace(method="GET", url="https://hub.invalid")
+    return kind("no", response=SimpleNamespace(status_code=401, headers={}, request=request))
 
-    return kind("no", response=httpx.Response(401, request=httpx.Request("GET", "https://hub.invalid")))
+
+def hub_client():
+    """The module of the HTTP client that the hub's library here stands upon."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    roots = {base.__module__.split(".")[0] for base in HfHubHTTPError.__mro__}
+    (name,) = roots - {"builtins", "huggingface_hub"}
+    return importlib.import_module(name)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +188,27 @@ def test_what_the_hub_refuses_is_a_usage_error(monkeypatch, name, words):
         hub.load_pipeline(LoadRequest(), "black-forest-labs/FLUX.1-dev", {})
 
 
+def clients_errors():
+    """The installed client's own error, and those of clients that are not: known by the name alone."""
+    client = hub_client()
+    yield getattr(client, "ConnectError", None) or client.exceptions.ConnectionError
+    for module in ("httpx", "httpx2", "httpcore2._exceptions", "requests.exceptions", "urllib3.exceptions"):
+        yield type("ConnectError", (Exception,), {"__module__": module})
+
+
+@pytest.mark.parametrize("kind", list(clients_errors()), ids=lambda kind: kind.__module__)
+def test_a_hub_that_cannot_be_reached_is_told_whatever_the_http_client(monkeypatch, kind):
+    """The hub's library has changed its client twice."""
+    import diffusers
+
+    def refuse(*_, **__):
+        raise OSError("something vague") from kind("no route")
+
+    monkeypatch.setattr(diffusers.DiffusionPipeline, "from_pretrained", refuse)
+    with pytest.raises(UsageError, match="hub cannot be reached"):
+        hub.load_pipeline(LoadRequest(), "black-forest-labs/FLUX.1-dev", {})
+
+
 def test_out_of_memory_while_loading_says_what_helps(monkeypatch):
     """Not a traceback."""
 
@@ -201,6 +233,46 @@ def test_what_was_applied_is_said():
     assert loaded.pipeline.vae.use_tiling
     compiled = [m for m in loaded.pipeline.transformer.modules() if m._compiled_call_impl is not None]
     assert len(compiled) == 5
+
+
+@pytest.mark.parametrize(("kind", "in_blocks"), [(OffloadKind.BLOCK, True), (OffloadKind.LEAF, False)])
+@pytest.mark.parametrize("model", ["tiny/qwen-image", "tiny/stable-diffusion-xl", "tiny/wan2.1-t2v-1.3b"])
+def test_groups_are_blocks_in_denoisers_and_leaves_where_forward_is_not_called(model, kind, in_blocks):
+    """A VAE is entered by decode: whatever of it is no leaf group would stay on the host."""
+    pipeline = small(model).pipeline
+    cpu = torch.device("cpu")
+
+    said = tuning._offload_groups(pipeline, Offload(kind=kind, pin=False), cpu)
+
+    assert said == ("block x 1, pageable" if in_blocks else "leaf, pageable")
+    denoiser = next(iter(tuning.denoisers(pipeline).values()))
+    assert _grouped(denoiser, torch.nn.Linear) is not in_blocks
+    assert _grouped(pipeline.vae, torch.nn.Conv2d, torch.nn.Conv3d)
+    assert _grouped(pipeline.text_encoder, torch.nn.Linear)
+
+
+def _grouped(module, *kinds):
+    """Whether every layer of these kinds is a group of its own; half of them fails."""
+    hooks = [
+        any("group" in name for name in part._diffusers_hook.hooks)
+        if hasattr(part, "_diffusers_hook")
+        else False
+        for part in module.modules()
+        if isinstance(part, kinds)
+    ]
+    assert hooks
+    assert all(hooks) or not any(hooks)
+    return all(hooks)
+
+
+def test_what_cannot_be_grouped_stays_on_the_device_and_is_named():
+    """diffusers refuses group offloading for a few classes; that is no reason not to run."""
+    pipeline = small("tiny/stable-diffusion-xl").pipeline
+    pipeline.vae._supports_group_offloading = False
+
+    said = tuning._offload_groups(pipeline, Offload(kind=OffloadKind.BLOCK, pin=False), torch.device("cpu"))
+
+    assert said == "block x 1, pageable, vae on the device"
 
 
 def test_a_lora_is_added_and_changes_the_picture(tmp_path):

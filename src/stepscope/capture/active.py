@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 from stepscope.capture.clock import DeviceClock, Mark
 from stepscope.capture.components import Known, Methods
@@ -27,6 +28,25 @@ class Watcher:
         """Called before a known call of another kind than the last one is entered and marked."""
 
 
+class Ranges(Protocol):
+    """Ranges of another profiler around known calls: NVTX."""
+
+    def begin(self) -> None:
+        """Before the pipeline call."""
+
+    def before(self, known: Known) -> None:
+        """A known call is about to begin; a pause is still possible."""
+
+    def after(self, known: Known) -> None:
+        """It has ended, however it ended."""
+
+    def labelled(self, name: str) -> AbstractContextManager[None]:
+        """Forwards in this block carry the pipeline's own name for them."""
+
+    def close(self) -> None:
+        """After the pipeline call, however it ended."""
+
+
 class ActiveCall:
     """One pipeline call while it runs. Only its own thread and context touch it."""
 
@@ -46,7 +66,11 @@ class ActiveCall:
         self.graph_replays = 0
         self.graph_captures = 0
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
+        self.ranges: Ranges | None = None
         self.every_call = False  # watchers want each call, not only a change of kind
+        self.named: list[str] = []  # stages that the user has named and that are open
+        self.steps_open = 0  # iterations that the user has marked
+        self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
@@ -83,7 +107,7 @@ class ActiveCall:
     def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
-        if self.watchers and (kind is not self._last_kind or self.every_call):
+        if self.watchers and (kind is not self._last_kind or self.every_call or kind is CallKind.STEP):
             probe = self.clock.mark()
             if probe is None:  # a watcher may wait for the device, which would break the capture
                 return False
@@ -91,8 +115,12 @@ class ActiveCall:
             for watcher in self.watchers:
                 watcher.before(kind)
         self._last_kind = kind
+        if self.ranges is not None:
+            self.ranges.before(known)
         mark = self.clock.mark()
         if mark is None:
+            if self.ranges is not None:
+                self.ranges.after(known)
             return False
         self._flat += (known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None)
         return True
@@ -130,6 +158,13 @@ class ActiveCall:
     def leave(self, known: Known, detail: Any = None) -> None:
         """Note that it ended, however it ended."""
         self._flat += (known, False, self.clock.mark(), detail)
+        if self.ranges is not None:
+            self.ranges.after(known)
+
+    def take_in(self, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
+        """Know these parts too: a pipeline is called inside a call that is not its own."""
+        self._table.update(table)
+        self._by_class.update(by_class)
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.

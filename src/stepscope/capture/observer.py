@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from contextvars import Token
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,9 +19,11 @@ from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
 from stepscope.capture.memory import MemoryWatch
+from stepscope.capture.nsight.marker import NvtxRequest, watch_call
 from stepscope.capture.offload import watch_offload_hooks
 from stepscope.capture.steadiness import changes, read_signals
-from stepscope.capture.window import RawTrace, TraceRequest, TraceWindow
+from stepscope.capture.tracing import RawTrace, TraceRequest
+from stepscope.capture.window import TraceWindow
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds
@@ -67,7 +71,7 @@ class Observer:
         for name, part in (("pipeline", pipeline), *components_of(pipeline)):
             if part is None or id(part) in parts.table:
                 continue
-            methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+            methods = _methods(part, name)
             if methods:
                 self._add(parts, part, methods)
         for _, block, methods in blocks_of(pipeline):
@@ -84,19 +88,26 @@ class Observer:
         if plain is not part:  # torch.compile(module) leads to its methods by __getattr__
             parts.table[id(plain)] = {name: known for name, known in methods.items() if name != "__call__"}
         for attribute in methods:
-            if attribute in vars(part):
+            if attribute in getattr(part, "__dict__", ()):
                 self._wrappers.wrap(part, attribute, make_instance_wrapper(part))
             else:
                 owner = part if attribute == "__call__" or hasattr(type(part), attribute) else plain
                 self._wrappers.wrap(type(owner), attribute, make_wrapper)
 
     def begin(
-        self, pipeline: Any, *, trace: TraceRequest | None = None, own_process: bool = False
+        self,
+        pipeline: Any,
+        *,
+        trace: TraceRequest | None = None,
+        own_process: bool = False,
+        nvtx: NvtxRequest | None = None,
     ) -> CallInProgress:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
         parts = self.attach(pipeline)
         clock = self._clock or clock_of(pipeline, parts.modules)
         call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
+        if nvtx is not None:
+            watch_call(call, nvtx, self._wrappers)
         return CallInProgress(call, trace=trace, own_process=own_process)
 
 
@@ -114,7 +125,12 @@ class CallInProgress:
         if self._window is not None:
             call.watchers.append(self._window)
             self._window.begin()
-        self._clock.synchronise()
+        try:
+            self._clock.synchronise()
+        except BaseException:
+            if self._window is not None:
+                self._window.end()
+            raise
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
         self._start_ns = self._clock.now_ns()
         call.start = self._mark()
@@ -131,12 +147,14 @@ class CallInProgress:
         finally:
             if self._window is not None:
                 self._window.end()
+            if self.call.ranges is not None:
+                self.call.ranges.close()
         self._memory.end()
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
+        reason = told(error) if error is not None else failure
         recording = freeze(
             self.call, start=self.call.start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
         )
-        return self._captured(recording)
+        return self._captured(replace(recording, warnings=(*recording.warnings, *_later(result))))
 
     def _end(self, result: Any) -> tuple[ThreeEnds, Mark, str | None]:
         """Take the three ends; a device that has failed fails again when it is waited for."""
@@ -193,13 +211,37 @@ class CallInProgress:
         )
 
 
+def told(error: BaseException) -> str:
+    """The kind of an exception and the first line of what it says, if it can say anything."""
+    try:
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    except Exception:
+        return f"{type(error).__name__} (its text cannot be had)"
+
+
+def _later(result: Any) -> tuple[str, ...]:
+    """A coroutine or a generator does its work after the call that made it, and unseen."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        kind = type(result).__name__
+        return (f"the call returned a {kind}: what it does when it is used is not in these times",)
+    return ()
+
+
+def _methods(part: Any, name: str) -> Methods:
+    """What is known of a part; nothing of one that does not let itself be looked at."""
+    try:
+        return methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+    except Exception:
+        return {}
+
+
 def modules_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
     """The torch modules a pipeline holds, each once, under its first name."""
     import torch
 
     seen: set[int] = set()
     for name, part in components_of(pipeline):
-        if isinstance(part, torch.nn.Module) and id(part) not in seen:
+        if issubclass(type(part), torch.nn.Module) and id(part) not in seen:
             seen.add(id(part))
             yield name, part
 
@@ -237,10 +279,12 @@ def execution_device(pipeline: Any) -> Any:
     import torch
 
     for attribute in ("_execution_device", "device"):
-        device = getattr(pipeline, attribute, None)
+        device = None
+        with suppress(Exception):  # a property of somebody's
+            device = getattr(pipeline, attribute, None)
         if isinstance(device, torch.device):
             return device
     for _, part in components_of(pipeline):
-        if isinstance(part, torch.nn.Module):
+        if issubclass(type(part), torch.nn.Module):
             return next((parameter.device for parameter in part.parameters()), torch.device("cpu"))
     return torch.device("cpu")

@@ -1,112 +1,28 @@
-"""The trace window: which steps torch.profiler records, without knowing how many there will be.
+"""The trace window: which steps are recorded, without knowing how many there will be.
 
-The profiler starts before the first denoiser forward and stops before the first known call after the last
-wanted step; both happen in a pause, which is in no stage, step or total. The export is cut to the exact
-steps later.
+The profiler records from before the first denoiser forward until the first known call after the last wanted
+step; both are reached in a pause, which is in no stage, step or total. The export is cut to the exact steps
+later.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from stepscope.capture.active import ActiveCall, Watcher
+from stepscope.capture.line_watch import LineWatch
+from stepscope.capture.profiler import Profiler
+from stepscope.capture.tracing import RawTrace, Switching, TraceRequest
 from stepscope.model.recording import CallKind
-from stepscope.model.run import Anchor, OutsideRun
+from stepscope.model.run import OutsideRun
+from stepscope.model.source_map import LineLog
 from stepscope.model.vocabulary import Outside
 
-ANCHOR_NAME = "stepscope_anchor"
-ANCHORS_AT_EACH_END = 3
-"""The first one warms the path; readers take the narrowest pair."""
+__all__ = ["RawTrace", "Switching", "TraceRequest", "TraceWindow"]
 
 _TERMINAL = frozenset({CallKind.DECODING, CallKind.POSTPROCESSING})
 _ITERATION_STARTS = frozenset({CallKind.FORWARD, CallKind.CONDITIONER})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest:
-    """Which steps to trace: ``steps`` of them after step 0, or -1 for all; ``all_stages`` for everything."""
-
-    steps: int
-    scratch_dir: Path
-    all_stages: bool = False
-    with_stack: bool = True
-    record_shapes: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawTrace:
-    """What torch.profiler exported: more than was asked for, to be cut to ``steps`` by ``record``."""
-
-    path: Path  # plain JSON in the scratch folder; the receiver deletes it
-    anchors: tuple[tuple[int, int], ...]  # perf_counter_ns before and after each stepscope_anchor began
-    request: TraceRequest
-    steps: tuple[int, ...] = ()  # indices that the file is to hold
-
-
-class Profiler:
-    """torch.profiler with the activities of the pipeline's device, and anchors for its clock."""
-
-    def __init__(self, request: TraceRequest, device_kind: str) -> None:
-        self.request = request
-        self.anchors: list[tuple[int, int]] = []
-        self.wall_anchors: list[Anchor] = []
-        self._device_kind = device_kind
-        self.running = False
-        self._profile: Any = None
-
-    def start(self) -> None:
-        """Start recording. Raises RuntimeError if another profiler is at work."""
-        import torch
-
-        if torch.autograd._profiler_enabled():
-            message = "another torch.profiler is already recording"
-            raise RuntimeError(message)
-        profile = torch.profiler.profile(
-            activities=_activities(self._device_kind),
-            record_shapes=self.request.record_shapes,
-            with_stack=self.request.with_stack,
-        )
-        self._profile = profile
-        self.running = True  # before it is true: an interrupt in here must not leave it running
-        profile.start()
-        self._anchor()
-
-    def stop(self) -> None:
-        """Stop recording; RuntimeError if the profiler fails (it is off then)."""
-        self.running = False
-        self._anchor()
-        self._profile.stop()
-
-    def export(self, path: Path) -> None:
-        """Write the plain JSON and let go of the events."""
-        self._profile.export_chrome_trace(str(path))
-        self._profile = None
-
-    def _anchor(self) -> None:
-        """Events in the trace whose beginning is known on our clock to the width of the pair."""
-        import torch
-
-        for _ in range(ANCHORS_AT_EACH_END):
-            scope = torch._C._profiler._RecordFunctionFast(ANCHOR_NAME)
-            before = time.perf_counter_ns()
-            scope.__enter__()
-            after = time.perf_counter_ns()
-            scope.__exit__(None, None, None)
-            self.anchors.append((before, after))
-        self.wall_anchors.append(Anchor(unix_ns=time.time_ns(), host_ns=time.perf_counter_ns()))
-
-
-def _activities(device_kind: str) -> list[Any]:
-    from torch.profiler import ProfilerActivity, supported_activities
-
-    wanted = {"cuda": "CUDA", "xpu": "XPU"}.get(device_kind)
-    activities = [ProfilerActivity.CPU]
-    if wanted is not None and getattr(ProfilerActivity, wanted) in supported_activities():
-        activities.append(getattr(ProfilerActivity, wanted))
-    return activities
 
 
 class TraceWindow(Watcher):
@@ -122,17 +38,31 @@ class TraceWindow(Watcher):
         self._finished = False
         self._stepped = False  # scheduler.step was seen since the last forward
         self._ended = 0  # steps that are over
+        self._marked = 0  # steps that the user has marked; then only those count
         self._count_forwards = not call.has_scheduler
+        self._switching = self.profiler.switching
+        self._watch = LineWatch(call.modules) if request.mapping else None
+        self._lines: LineLog | None = None
         call.every_call |= self._count_forwards
 
     def begin(self) -> None:
-        """Before the pipeline call: start now if everything is to be recorded."""
-        if self._request.all_stages:
+        """Before the pipeline call: start now what is not to be started in it."""
+        if self._switching is Switching.TOGGLE:
+            self._guarded_start(lambda: self.profiler.start(collecting=False))
+        elif self._switching is Switching.WHOLE:
             self._start()
 
     def before(self, kind: CallKind) -> None:
         """Start before the first forward, stop before the first known call after the last wanted step."""
-        if self._finished or self._request.all_stages:
+        if self._finished or self._switching is Switching.WHOLE:
+            return
+        if kind is CallKind.STEP:
+            self._ended = self._marked
+            self._marked += 1
+            self._before_iteration(kind)
+            return
+        if self._marked:
+            self._beside_marked_steps()
             return
         if kind is CallKind.SCHEDULER_STEP:
             self._stepped = True
@@ -153,32 +83,55 @@ class TraceWindow(Watcher):
         # Without a scheduler every forward is a step, which ends where the next one begins.
         self._stepped = self._count_forwards and kind is CallKind.FORWARD
 
+    def _beside_marked_steps(self) -> None:
+        """Something begins in a program that marks its steps itself: in one, or after the last wanted one."""
+        if self._call.steps_open == 0:
+            self._ended = self._marked
+            if self._recording_since is not None and self._enough():
+                self._call.pause("profiler stop", self._stop)
+
     def _enough(self) -> bool:
         return 0 <= self._request.steps < self._ended
 
     def _start(self) -> None:
+        toggles = self._switching is Switching.TOGGLE
+        if self._guarded_start(self.profiler.switch_on if toggles else self.profiler.start):
+            self._recording_since = self._call.clock.now_ns()
+
+    def _guarded_start(self, start: Callable[[], None]) -> bool:
         try:
-            self.profiler.start()
+            start()
+            if self._watch is not None:
+                self._watch.start()
         except RuntimeError as error:
             self.warnings.append(f"no trace: {error}")
             self._finished = True
-            return
-        self._recording_since = self._call.clock.now_ns()
+            return False
+        return True
 
     def _stop(self) -> None:
+        """Stop recording; the profiler itself goes on where it is only switched."""
         self._finished = True
-        if self._recording_since is not None:
-            self._call.profiled.append((self._recording_since, self._call.clock.now_ns()))
-            self._recording_since = None
-        if self.profiler.running:
-            try:
-                self.profiler.stop()
-            except RuntimeError as error:  # must not reach the user's pipeline
-                self.warnings.append(f"the profiler could not be stopped cleanly: {error}")
+        if self._recording_since is None:
+            return
+        if self._watch is not None:
+            self._lines = self._watch.stop()
+        self._call.profiled.append((self._recording_since, self._call.clock.now_ns()))
+        self._recording_since = None
+        toggles = self._switching is Switching.TOGGLE
+        self._guarded_stop(self.profiler.switch_off if toggles else self.profiler.stop)
+
+    def _guarded_stop(self, stop: Callable[[], None]) -> None:
+        try:
+            stop()
+        except RuntimeError as error:  # must not reach the user's pipeline
+            self.warnings.append(f"the profiler could not be stopped cleanly: {error}")
 
     def end(self) -> None:
-        """After the pipeline call, however it ended: stop if still recording."""
+        """After the pipeline call, however it ended: stop what is still at work."""
         self._stop()
+        if self.profiler.running:
+            self._guarded_stop(lambda: self.profiler.stop(collecting=self._switching is not Switching.TOGGLE))
 
     def export(self) -> RawTrace | None:
         """Write what was recorded to the scratch folder, outside the call; None if there is nothing."""
@@ -195,4 +148,6 @@ class TraceWindow(Watcher):
         self.outside = (
             OutsideRun(name=Outside.TRACE_EXPORT, host_start_ns=begin, host_end_ns=time.perf_counter_ns()),
         )
-        return RawTrace(path=path, anchors=tuple(self.profiler.anchors), request=self._request)
+        return RawTrace(
+            path=path, anchors=tuple(self.profiler.anchors), request=self._request, lines=self._lines
+        )

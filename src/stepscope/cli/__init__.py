@@ -9,19 +9,29 @@ from collections.abc import Sequence
 
 from stepscope import __version__
 from stepscope.cli.bench import BenchCommand
-from stepscope.cli.command import Command
+from stepscope.cli.command import Command, Outcome
 from stepscope.cli.compare import CompareCommand
+from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
+from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
+from stepscope.cli.run import RunCommand
 from stepscope.cli.schema import SchemaCommand
+from stepscope.cli.slice import SliceCommand
 from stepscope.cli.sweep import SweepCommand
-from stepscope.model.errors import StepscopeError
+from stepscope.cli.view import ViewCommand
+from stepscope.model.errors import StepscopeError, Terminated
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
+    RunCommand(),
     ReportCommand(),
+    NsysCommand(),
+    SliceCommand(),
+    ViewCommand(),
+    DoctorCommand(),
     CompareCommand(),
     BenchCommand(),
     SweepCommand(),
@@ -52,15 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the only place that prints errors and decides the exit status."""
     try:
         arguments = build_parser().parse_args(argv)
-        status: int = arguments.entrypoint(arguments)
+        outcome: Outcome = arguments.entrypoint(arguments)
     except StepscopeError as error:
         print(f"stepscope: error: {error}", file=sys.stderr)
         return error.exit_status
-    except KeyboardInterrupt:
-        print("stepscope: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        by_signal = isinstance(stop, Terminated)
+        print(f"stepscope: {f'ended by {stop}' if by_signal else 'interrupted'}", file=sys.stderr)
+        return stop.exit_status if isinstance(stop, Terminated) else 130
     except BrokenPipeError:
         # The reader (head, less) went away: not our failure. Keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    return status
+    return outcome if isinstance(outcome, int) else outcome()

@@ -21,14 +21,51 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords, formatter_class=_help_formatter, allow_abbrev=False)
         self.elsewhere: Mapping[str, str] = {}
+        self.takes_command = False
+        """Everything after ``--`` is a command, and unknown flags before it are for another program."""
+        self.stops_at_program = False
+        """What follows the first word that is no flag is another program's: ``program`` holds it."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse, but a flag that this parser does not know is an error here and now."""
-        parsed, rest = super().parse_known_args(args, namespace)
+        if self.takes_command:
+            return self._parse_command(list(args), namespace), []
+        own, program = self._own_words(args)
+        parsed, rest = super().parse_known_args(own, namespace)
         unknown = next((word for word in rest if word.startswith("-")), None)
         if unknown is not None:
             raise self._unknown(unknown.split("=", 1)[0])
+        if program is not None:
+            parsed.is_command = program[:1] == ["--"]
+            parsed.program = program[parsed.is_command :]
         return parsed, rest
+
+    def _own_words(self, args: Any) -> tuple[Any, list[str] | None]:
+        """The words that are ours and those of the program, None where there can be none."""
+        if not self.stops_at_program:
+            return args, None
+        words = list(args or ())
+        at = self._program_at(words)
+        return words[:at], words[at:]
+
+    def _program_at(self, words: Sequence[str]) -> int:
+        """Where the program begins: at the first word that is neither a flag nor a flag's value."""
+        at = 0
+        while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+            flag, given, _ = words[at].partition("=")
+            action = self._option_string_actions.get(flag)
+            at += 1 if given or action is None or action.nargs == 0 else 2
+            if flag == "-m":
+                break
+        return min(at, len(words))
+
+    def _parse_command(self, words: list[str], namespace: Any) -> Any:
+        """``passed_on``: words that nobody here knows; ``words``: the command, None without a ``--``."""
+        at = words.index("--") if "--" in words else len(words)
+        parsed, rest = super().parse_known_args(words[:at], namespace)
+        parsed.passed_on = tuple(rest)
+        parsed.words = tuple(words[at + 1 :]) if at < len(words) else None
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a UsageError; main prints it."""

@@ -32,11 +32,19 @@ class TerminalListener:
         """Say that the warm-up runs."""
         self._status.update(f"warming up, request {number + 1} of {at_most} at most")
 
+    def mapping(self) -> None:
+        """Say that the mapping pass runs."""
+        self._status.update("finding out which line makes which call")
+
     def running(self, request_id: str, number: int, total: int) -> None:
         """Leave the line to the pipeline's own bar."""
         self._status.stop()
         if total > 1:
             self._console.print(f"prompt {number + 1} of {total}: {request_id}", highlight=False)
+
+    def forecast(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(text, highlight=False)
 
     def warning(self, text: str) -> None:
         """Print a line that stays."""
@@ -52,8 +60,15 @@ class PlainListener:
     def warming_up(self, number: int, at_most: int) -> None:
         """Say nothing."""
 
+    def mapping(self) -> None:
+        """Say nothing."""
+
     def running(self, request_id: str, number: int, total: int) -> None:
         """Say nothing."""
+
+    def forecast(self, text: str) -> None:
+        """Print it."""
+        print(text, file=sys.stderr)
 
     def warning(self, text: str) -> None:
         """Print it."""

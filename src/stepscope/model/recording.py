@@ -29,7 +29,8 @@ class CallKind(Word):
     POSTPROCESSING = "postprocessing"
     TRANSFER = "transfer"  # weights moved by an offload hook: no stage either
     PAUSE = "pause"  # a profiler being started or stopped
-    CUSTOM = "custom"  # named by the user
+    CUSTOM = "custom"  # a stage named by the user
+    STEP = "step"  # an iteration marked by the user
 
 
 STAGE_OF = {
@@ -44,6 +45,7 @@ STAGE_OF = {
     CallKind.SCHEDULER_STEP: Stage.DENOISING,
     CallKind.DECODING: Stage.DECODING,
     CallKind.POSTPROCESSING: Stage.POSTPROCESSING,
+    CallKind.STEP: Stage.DENOISING,  # where no stage named by the user is around it
 }
 """The stage a known call belongs to; kinds that are not here have none."""
 

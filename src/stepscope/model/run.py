@@ -238,6 +238,10 @@ class Environment:
     commit: str | None = None
 
 
+AS_LOADED = "attached"
+"""The load format of a run whose pipeline somebody else's program loaded: what it asked for is not known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What was asked for."""
@@ -245,7 +249,7 @@ class Workload:
     model: str
     pipeline_class: str
     components: dict[str, str] = field(default_factory=dict)  # name -> class
-    load_format: str = "auto"  # auto | dummy
+    load_format: str = "auto"  # auto | dummy | AS_LOADED
     prompt: str = ""
     negative_prompt: str | None = None
     seed: int | None = None

@@ -108,6 +108,15 @@ class TraceSource(Word):
     NSIGHT_SYSTEMS = "nsight_systems"
 
 
+class TraceDetail(Word):
+    """How much of each recorded step is recorded: what a trace shows, and what recording it costs."""
+
+    KERNELS = "kernels"  # device activity and launch calls
+    OPS = "ops"  # and operators
+    SOURCE = "source"  # kernels, and for each its operator, module and exact line, found in the warm-up
+    FULL = "full"  # operators with shapes and Python frames in every recorded step
+
+
 STEP_SPAN_PREFIX = "denoising_step_"
 """A step's span in a trace is named with this prefix and its 0-based index (SGLang's spelling)."""
 

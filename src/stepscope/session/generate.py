@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.environment import read_environment
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
-from stepscope.model.vocabulary import Outside
+from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import Finished, keep
-from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
-from stepscope.session.trace_size import expected_size
+from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
+from stepscope.session.nsight.request import requested_nvtx
+from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call, where_it_ended
+from stepscope.session.trace_forecast import PlannedWindow, forecast, plan_window
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
 from stepscope.workload.describe import describe
@@ -35,6 +39,7 @@ class _Session:
     loaded: Loaded
     environment: Environment
     listener: Listener
+    nvtx: NvtxRequest | None = None
 
 
 def generate(
@@ -55,6 +60,7 @@ def generate(
     """
     listener = listener or SilentListener()
     destinations(options, 0).check()
+    requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx)  # complain before loading
     begin = time.perf_counter_ns()
     loaded = load(options.load, listener.loading)
     loading = _outside(Outside.MODEL_LOADING, begin)
@@ -76,28 +82,45 @@ def generate_with(
         loaded=loaded,
         environment=replace(read_environment(loaded.device), commit=commit_here()),
         listener=listener,
+        nvtx=requested_nvtx(asked=options.nvtx, layers=options.layerwise_nvtx),
     )
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
     _show_bars(loaded.pipeline, shown=options.show_progress)
-    warmup, outside = _warm_up(session)
-    before = outside if loading is None else (loading, *outside)
+    prepared = _warm_up(session)
+    if loading is not None:
+        prepared = replace(prepared, outside=(loading, *prepared.outside))
     results: list[GenerateResult] = []
     for number in range(len(options.requests)):
-        around = before if number == 0 else ()
-        results.append(_run(session, number, warmup, around))
+        results.append(_run(session, number, prepared))
+        prepared = replace(prepared, outside=())
         finished(results[-1])
         if results[-1].error is not None:
             break
     return tuple(results)
 
 
-def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What went before a run."""
+
+    warmup: Warmup
+    mapping: Mapping | None
+    window: PlannedWindow | None
+    outside: tuple[OutsideRun, ...]
+
+
+def _warm_up(session: _Session) -> _Prepared:
     options = session.options.warmup
-    wanted = session.options.measures if options.enabled is None else options.enabled
+    measures = session.options.measures or session.nvtx is not None
+    wanted = measures if options.enabled is None else options.enabled
+    profile = session.options.profile
+    maps = profile is not None and profile.detail is TraceDetail.SOURCE
     if not wanted:
         said_no = options.enabled is False
-        return not_warmed_up("--no-warmup" if said_no else "nothing is timed or traced"), ()
+        reason = "--no-warmup" if said_no else "nothing is timed or traced"
+        mapping = Mapping(reason=reason) if maps else None
+        return _Prepared(not_warmed_up(reason), mapping, _plan_window(session, None, mapping), ())
     begin = time.perf_counter_ns()
     runs: list[Run] = []
     warmup = warm_up(
@@ -109,22 +132,38 @@ def _warm_up(session: _Session) -> tuple[Warmup, tuple[OutsideRun, ...]]:
         about_to_run=session.listener.warming_up,
         seen=runs.append,
     )
+    mapping = _map(session, runs[-1]) if maps else None
     outside = _outside(Outside.WARMUP, begin)
-    _say_size(session, runs[-1])
-    return warmup, (outside,)
+    return _Prepared(warmup, mapping, _plan_window(session, runs[-1], mapping), (outside,))
 
 
-def _say_size(session: _Session, warmup_run: Run) -> None:
-    """Before a long trace is recorded, say what it will take."""
-    profile, request, loaded = session.options.profile, session.options.requests[0], session.loaded
-    if profile is None or not (profile.all_stages or profile.steps == -1):
-        return
-    said = expected_size(loaded, warmup_run, request.steps or loaded.defaults.steps)
-    if said is not None:
-        session.listener.warning(said)
+def _map(session: _Session, warmup_run: Run) -> Mapping:
+    """Which line makes which call, found out once for all requests."""
+    session.listener.mapping()
+    request = session.options.requests[0]
+    with _scratch(destinations(session.options, 0)) as scratch:
+        return mapping_pass(
+            session.loaded,
+            request,
+            session.environment,
+            steps=mapping_steps(warmup_run, request.steps),
+            scratch=scratch,
+        )
 
 
-def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideRun, ...]) -> GenerateResult:
+def _plan_window(session: _Session, warmup_run: Run | None, mapping: Mapping | None) -> PlannedWindow | None:
+    """Which steps to trace, and a word on their size; fewer than asked where they do not fit."""
+    profile, loaded = session.options.profile, session.loaded
+    if profile is None:
+        return None
+    total = session.options.requests[0].steps or loaded.defaults.steps
+    planned = plan_window(profile, total, forecast(loaded, profile.detail, warmup_run, mapping))
+    if planned.forecast:
+        session.listener.forecast(planned.forecast)
+    return planned
+
+
+def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
     """One request from its arguments to its files."""
     options, loaded = session.options, session.loaded
     request = options.requests[number]
@@ -132,32 +171,47 @@ def _run(session: _Session, number: int, warmup: Warmup, outside: tuple[OutsideR
     request_id = str(uuid.uuid4())
     session.listener.running(request_id, number, len(options.requests))
     arguments = call_arguments(loaded.pipeline, request, loaded.defaults)
-    with _scratch(places) as scratch:
+    interrupts = Interrupts()
+
+    def call() -> Any:
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+        with interrupts.allowed():
+            return loaded.pipeline(**arguments)
+
+    with interrupts.held_back(), _scratch(places) as scratch:
         observed = observe_call(
             loaded.pipeline,
-            lambda: loaded.pipeline(**arguments),
+            call,
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
-            options=ObserveOptions(trace=_trace_request(options, scratch), own_process=True),
+            options=ObserveOptions(
+                trace=_trace_request(options, prepared.window, scratch), own_process=True, nvtx=session.nvtx
+            ),
             call_id=number,
         )
         run = replace(
             observed.run,
-            warmup=warmup,
-            incomplete_reason=_where_it_ended(observed.run),
-            outside=(*outside, *observed.run.outside),
-            warnings=(*loaded.notes, *observed.run.warnings),
+            warmup=prepared.warmup,
+            incomplete_reason=where_it_ended(observed.run),
+            outside=(*prepared.outside, *observed.run.outside),
+            warnings=(*loaded.notes, *_shortened(prepared.window), *observed.run.warnings),
         )
-        return keep(
+        result = keep(
             Finished(
                 observed=replace(observed, run=run),
                 request=request,
                 loaded=loaded,
                 output=options.output,
                 places=places,
-            )
+                mapping=prepared.mapping,
+                max_trace_bytes=None if options.profile is None else options.profile.max_bytes,
+            ),
+            interrupts,
         )
+    waiting = interrupts.pending()
+    return replace(result, error=result.error or waiting)
 
 
 @contextmanager
@@ -172,22 +226,21 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         yield Path(folder)
 
 
-def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceRequest | None:
-    profile = options.profile
-    if profile is None or scratch is None:
+def _trace_request(
+    options: GenerateOptions, window: PlannedWindow | None, scratch: Path | None
+) -> TraceRequest | None:
+    if options.profile is None or window is None or scratch is None:
         return None
-    return TraceRequest(steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch)
+    return TraceRequest(
+        steps=window.steps,
+        all_stages=window.all_stages,
+        scratch_dir=scratch,
+        detail=options.profile.detail,
+    )
 
 
-def _where_it_ended(run: Run) -> str | None:
-    """Why a run is incomplete, with the stage and step that it had reached."""
-    if run.incomplete_reason is None or not run.stages:
-        return run.incomplete_reason
-    stage = run.stages[-1]
-    step = run.steps[-1] if run.steps else None
-    in_step = step is not None and step.stage_index == stage.stage_index
-    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
-    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
+def _shortened(window: PlannedWindow | None) -> tuple[str, ...]:
+    return (window.note,) if window is not None and window.note else ()
 
 
 def _show_bars(pipeline: Any, *, shown: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from stepscope.model.dump import PerfDump
 from stepscope.model.run import Run
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.request import LoadRequest
 
@@ -21,6 +22,8 @@ class ProfileOptions:
 
     steps: int = PROFILED_STEPS  # after step 0; -1: all
     all_stages: bool = False
+    detail: TraceDetail = TraceDetail.SOURCE
+    max_bytes: int | None = None  # of each trace file: fewer steps where they would not fit
     directory: Path | None = None  # None: in the run directory, else from the environment, else ./logs
 
 
@@ -54,6 +57,8 @@ class GenerateOptions:
     warmup: WarmupOptions = WarmupOptions()
     output: OutputOptions = OutputOptions()
     show_progress: bool = False  # the pipeline's own bars
+    nvtx: bool = False  # NVTX ranges; implied where Nsight Systems watches
+    layerwise_nvtx: bool = False  # a range for each module too
 
     @property
     def measures(self) -> bool:
@@ -71,6 +76,11 @@ class GenerateResult:
     dump_path: Path | None = None
     run_directory: Path | None = None
     error: BaseException | None = None  # the pipeline's own exception, or what could not be written
+
+    @property
+    def has_files(self) -> bool:
+        """Whether anything of the run is on disk."""
+        return bool(self.dump_path or self.run_directory or self.run.traces or self.output_paths)
 
     @property
     def trace_path(self) -> Path | None:
@@ -92,8 +102,14 @@ class Listener(Protocol):
     def warming_up(self, number: int, at_most: int) -> None:
         """About to run a warm-up request."""
 
+    def mapping(self) -> None:
+        """About to run the request that finds out which line makes which call."""
+
     def running(self, request_id: str, number: int, total: int) -> None:
         """About to run a request."""
+
+    def forecast(self, text: str) -> None:
+        """What a trace will take, before it is recorded."""
 
     def warning(self, text: str) -> None:
         """Something to know before the work is done."""
@@ -108,7 +124,13 @@ class SilentListener:
     def warming_up(self, number: int, at_most: int) -> None:
         """Say nothing."""
 
+    def mapping(self) -> None:
+        """Say nothing."""
+
     def running(self, request_id: str, number: int, total: int) -> None:
+        """Say nothing."""
+
+    def forecast(self, text: str) -> None:
         """Say nothing."""
 
     def warning(self, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,16 +13,19 @@ from typing import Any
 from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
+from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.capture.observer import CallInProgress, Captured, Observer
+from stepscope.capture.tracing import RawTrace, Switching, TraceRequest
 from stepscope.capture.watching import Watch
-from stepscope.capture.window import RawTrace, TraceRequest
 from stepscope.model.run import Environment, Run, Workload
+from stepscope.session.nsight.request import requested_nvtx
 
 __all__ = [
     "Observation",
     "ObserveOptions",
     "ObservedCall",
     "RawTrace",
+    "Switching",
     "TraceRequest",
     "observe_call",
     "observing",
@@ -38,6 +42,7 @@ class ObserveOptions:
     trace: TraceRequest | None = None
     own_process: bool = False
     clock: DeviceClock | None = None  # None: the one for the pipeline's device
+    nvtx: NvtxRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +79,8 @@ def observe_call(
         except BaseException as raised:
             error = raised
         captured = progress.finish(error, result)
-    identity = _Identity(request_id, call_id, workload, environment)
-    return _observed(captured, identity, result=result, error=error)
+    identity = CallIdentity(request_id, call_id, workload, environment)
+    return observed_of(captured, identity, result=result, error=error)
 
 
 class Observation:
@@ -83,11 +88,30 @@ class Observation:
 
     def __init__(self) -> None:
         self._calls: deque[ObservedCall] = deque(maxlen=KEPT_CALLS)
+        self._problems: deque[str] = deque(maxlen=KEPT_CALLS)
 
     @property
     def calls(self) -> tuple[ObservedCall, ...]:
         """Finished calls, failed ones included; ``result`` is None in each, it belongs to the caller."""
         return tuple(self._calls)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why calls that were made are not in ``calls``: a fault of the observer is not the caller's."""
+        return tuple(self._problems)
+
+    @contextmanager
+    def unharmed(self) -> Iterator[None]:
+        """Note and log an exception of the observer's own instead of raising it into the user's call."""
+        try:
+            yield
+        except Exception as error:
+            self.blame(error)
+
+    def blame(self, error: Exception) -> None:
+        """Note and log what kept a call from being observed."""
+        self._problems.append(f"{type(error).__name__}: {error}")
+        logging.getLogger("stepscope").warning("a call could not be observed", exc_info=error)
 
     def keep(self, call: ObservedCall) -> None:
         self._calls.append(call)
@@ -109,19 +133,27 @@ def observing(
     """
     observation = Observation()
     ids = itertools.count()
+    if options.nvtx is None:
+        options = replace(options, nvtx=requested_nvtx())
 
     with Observer(clock=options.clock) as observer:
 
         def handle(called: Any, call: Callable[[], Any]) -> Any:
             call_id = next(ids)
-            identity = _Identity(request_id(call_id), call_id, workload, environment)
-            progress = _begin(observer, called, options)
+            identity = CallIdentity(request_id(call_id), call_id, workload, environment)
+            try:
+                progress = _begin(observer, called, options)
+            except Exception as error:
+                observation.blame(error)
+                return call()
             try:
                 result = call()
             except BaseException as error:
-                observation.keep(_observed(progress.finish(error), identity, error=error))
+                with observation.unharmed():
+                    observation.keep(observed_of(progress.finish(error), identity, error=error))
                 raise
-            observation.keep(_observed(progress.finish(None, result), identity))
+            with observation.unharmed():
+                observation.keep(observed_of(progress.finish(None, result), identity))
             return result
 
         watch = Watch(pipeline, handle)
@@ -131,11 +163,11 @@ def observing(
 
 
 def _begin(observer: Observer, pipeline: Any, options: ObserveOptions) -> CallInProgress:
-    return observer.begin(pipeline, trace=options.trace, own_process=options.own_process)
+    return observer.begin(pipeline, trace=options.trace, own_process=options.own_process, nvtx=options.nvtx)
 
 
 @dataclass(frozen=True, slots=True)
-class _Identity:
+class CallIdentity:
     """Which call of what, where."""
 
     request_id: str
@@ -144,9 +176,21 @@ class _Identity:
     environment: Environment
 
 
-def _observed(
-    captured: Captured, identity: _Identity, *, result: Any = None, error: BaseException | None = None
+def where_it_ended(run: Run) -> str | None:
+    """Why a run is incomplete, with the stage and step that it had reached."""
+    if run.incomplete_reason is None or not run.stages:
+        return run.incomplete_reason
+    stage = run.stages[-1]
+    step = run.steps[-1] if run.steps else None
+    in_step = step is not None and step.stage_index == stage.stage_index
+    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
+    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
+
+
+def observed_of(
+    captured: Captured, identity: CallIdentity, *, result: Any = None, error: BaseException | None = None
 ) -> ObservedCall:
+    """The run of what was captured, and which steps its trace is to hold."""
     run = assemble(
         captured.recording,
         request_id=identity.request_id,

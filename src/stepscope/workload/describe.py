@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
 
     def whole(name: str) -> int | None:
         value = effective(name)
-        return int(value) if isinstance(value, (int, float)) else None
+        return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
     guidance = {name: effective(name) for name in GUIDANCE}
     return Workload(
@@ -53,11 +54,11 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
         offload=loaded.offload,
         compile=loaded.compile,
         attention_backend=loaded.attention_backend,
-        arguments={name: _short(value) for name, value in arguments.items() if name not in NAMED},
+        arguments={name: short(value) for name, value in arguments.items() if name not in NAMED},
     )
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """Plain values as they are, anything bigger by its type: a picture's pixels tell nothing here."""
     plain = value is None or isinstance(value, (bool, int, float, str))
     return str(value)[:200] if plain else f"<{type(value).__name__}>"

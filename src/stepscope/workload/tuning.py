@@ -73,10 +73,10 @@ def _add_lora(pipeline: Any, path: str, scale: float) -> str:
             str(Path(path).expanduser()) if path.startswith("~") else path, adapter_name="lora"
         )
         pipeline.set_adapters(["lora"], adapter_weights=[scale])
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except Exception as error:  # the hub's client raises its own kinds
         raise UsageError(
-            f"The LoRA {path} cannot be applied to {_name(pipeline)}: {_first_line(error)}",
-            remedy="Check that it was made for this model.",
+            f"The LoRA {path} cannot be applied to {_name(pipeline)}: {_first_line(error).rstrip('.')}.",
+            remedy="Check --lora-path, the network, and that it was made for this model.",
         ) from error
     return f"{path} x {scale:g}"
 
@@ -96,7 +96,7 @@ def _set_attention(pipeline: Any, asked: str | None) -> str:
                 module.set_attention_backend(backend)
         except (ValueError, RuntimeError, ImportError, NotImplementedError) as error:
             raise UsageError(
-                f"--attention-backend {asked} cannot be used here: {_first_line(error)}",
+                f"--attention-backend {asked} cannot be used here: {_first_line(error).rstrip('.')}.",
                 remedy="torch_sdpa works everywhere.",
             ) from error
     return backend
@@ -138,16 +138,56 @@ def _place(pipeline: Any, offload: Offload, device: torch.device) -> str:
 
 
 def _offload_groups(pipeline: Any, offload: Offload, device: torch.device) -> str:
-    by_block = offload.kind is OffloadKind.BLOCK
-    pipeline.enable_group_offload(
-        onload_device=device,
-        offload_type="block_level" if by_block else "leaf_level",
-        num_blocks_per_group=offload.blocks_per_group if by_block else None,
-        use_stream=offload.pin,
-        non_blocking=offload.pin,
+    """Offload each component in groups; what cannot be stays on the device and is named."""
+    resident = []
+    for name, module in _modules(pipeline):
+        by_block = offload.kind is OffloadKind.BLOCK and _runs_in_blocks(name, module)
+        if getattr(module, "_supports_group_offloading", True):
+            _offload_module(module, offload, device, by_block=by_block)
+        else:
+            module.to(device)
+            resident.append(name)
+    groups = f" x {offload.blocks_per_group}" if offload.kind is OffloadKind.BLOCK else ""
+    kept = f", {', '.join(resident)} on the device" if resident else ""
+    return f"{offload.kind}{groups}, {'pinned, prefetched' if offload.pin else 'pageable'}{kept}"
+
+
+def _offload_module(module: Any, offload: Offload, device: torch.device, *, by_block: bool) -> None:
+    from diffusers.hooks import apply_group_offloading
+
+    arguments = {
+        "onload_device": device,
+        "offload_type": "block_level" if by_block else "leaf_level",
+        "num_blocks_per_group": offload.blocks_per_group if by_block else None,
+        "use_stream": offload.pin,
+        "non_blocking": offload.pin,
+    }
+    if hasattr(module, "enable_group_offload"):
+        module.enable_group_offload(**arguments)
+    else:
+        apply_group_offloading(module, **arguments)
+
+
+def _runs_in_blocks(name: str, module: Any) -> bool:
+    """Whether block-level groups work: they load when blocks, and the whole, are called by ``forward``.
+
+    Denoisers and text encoders are; a VAE is entered by ``decode``, where what lies outside its blocks would
+    stay on the host. Without blocks of its own a component would be one group.
+    """
+    import torch
+
+    if name not in DENOISER_NAMES and not name.startswith("text_encoder"):
+        return False
+    lists = (torch.nn.ModuleList, torch.nn.Sequential)
+    return any(isinstance(child, lists) for child in module.children()) or bool(
+        getattr(module, "_group_offload_block_modules", None)
     )
-    groups = f" x {offload.blocks_per_group}" if by_block else ""
-    return f"{offload.kind}{groups}, {'pinned, prefetched' if offload.pin else 'pageable'}"
+
+
+def _modules(pipeline: Any) -> list[tuple[str, Any]]:
+    import torch
+
+    return [(name, part) for name, part in pipeline.components.items() if isinstance(part, torch.nn.Module)]
 
 
 def _compile(pipeline: Any, kind: CompileKind) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from stepscope.analyse.findings.thresholds import percent, severity, worth_telling
+from stepscope.analyse.intervals import contains, union
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.analyse.run.step_statistics import OUTLIER_ABOVE
 from stepscope.analyse.trace.analysis import Analysis
@@ -14,11 +15,15 @@ from stepscope.analyse.trace.attribute import HostPlaces, operators_at, source_a
 from stepscope.analyse.trace.grouping import group_by
 from stepscope.analyse.trace.nesting import NONE
 from stepscope.analyse.trace.transfers import operator_name
+from stepscope.analyse.trace.waits_in_steps import calls_in_steps
 from stepscope.model.trace import I64
 from stepscope.model.vocabulary import BoundBy
 
 TINY_KERNEL_NS = 10_000
 """A kernel shorter than the time that one launch takes the host cannot keep the GPU busy."""
+
+NAMED_STEPS = 8
+"""Slow steps named one by one in a title; the table of steps has them all."""
 
 _ASK_ONCE = (
     "Keep the value on the host (a Python number computed before the loop), or ask once after the loop; "
@@ -28,7 +33,7 @@ _ASK_ONCE = (
 
 def synchronisation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]:
     """Calls inside steps that make the host wait for the device, by source, with the idle they expose."""
-    in_loop = _calls_in_steps(found)
+    in_loop = calls_in_steps(found)
     if not len(in_loop):
         return
     calls = found.calls
@@ -133,7 +138,9 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
     cost_ms = sum(row.duration_ms - statistics.median_ms for row in slow)
     if slow and worth_telling(found, cost_ms * 1e6):
         worst = max(slow, key=lambda row: row.duration_ms)
-        which = ", ".join(str(row.index) for row in slow)
+        which = ", ".join(str(row.index) for row in slow[:NAMED_STEPS])
+        if len(slow) > NAMED_STEPS:
+            which += f" and {len(slow) - NAMED_STEPS:,} more are"
         yield Finding(
             id="steps.slow",
             title=f"Step{'s' if len(slow) > 1 else ''} {which} slower than the others",
@@ -148,22 +155,7 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
         )
 
 
-def _calls_in_steps(found: Analysis) -> I64:
-    """Rows of the blocking calls that begin inside a step, of any thread of its process."""
-    calls = found.calls
-    inside = np.zeros(len(calls), np.bool_)
-    for step in found.marks.steps:
-        inside |= (
-            (calls.process == step.span.process)
-            & (calls.start_ns >= step.span.start_ns)
-            & (calls.start_ns < step.span.end_ns)
-        )
-    return np.flatnonzero(inside)
-
-
 def _gaps_in_steps(found: Analysis) -> I64:
-    gaps = found.gaps
-    inside = np.zeros(len(gaps), np.bool_)
-    for window in found.step_windows:
-        inside |= (gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns)
-    return np.flatnonzero(inside)
+    windows = found.step_windows
+    steps = union([window.start_ns for window in windows], [window.end_ns for window in windows])
+    return np.flatnonzero(contains(steps, found.gaps.start_ns))

@@ -9,6 +9,7 @@ they can be avoided (channels-last). A fused kernel is what its heaviest part is
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from stepscope.analyse.kernels.category_rules import (
     RULES_AFTER_ATTENTION,
@@ -55,11 +56,9 @@ def _inductor_category(kind: str, operators: str) -> KernelCategory:
     return _C.ELEMENTWISE
 
 
+@lru_cache(maxsize=65_536)  # seventy searches a name, asked by several views
 def category_of(name: str) -> KernelCategory:
-    """The category of the kernel called ``name``; OTHER where no rule knows it.
-
-    Pure and without cache: call it once for each distinct name of a trace.
-    """
+    """The category of the kernel called ``name``; OTHER where no rule knows it."""
     text = readable(name)
     for rule in RULES_BEFORE_ATTENTION:
         if rule.pattern.search(text):

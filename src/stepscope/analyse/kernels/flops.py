@@ -34,11 +34,14 @@ def operator_dtypes(
     """FLOPs by the dtype of what is multiplied, most first: which of a device's peaks to compare with."""
     flops = operator_flops(operators, names, shapes)
     sums: dict[str, float] = {}
-    for shape in np.unique(operators.shapes[~np.isnan(flops)]):
+    counted = np.flatnonzero(~np.isnan(flops))
+    distinct, inverse = np.unique(operators.shapes[counted], return_inverse=True)
+    totals = np.bincount(inverse, weights=flops[counted], minlength=len(distinct))
+    for shape, total in zip(distinct, totals, strict=True):
         inputs = parse_inputs(shapes[shape])
         dtype = None if inputs is None else dtype_of(inputs)
         if dtype is not None:
-            sums[dtype] = sums.get(dtype, 0.0) + float(np.nansum(flops[operators.shapes == shape]))
+            sums[dtype] = sums.get(dtype, 0.0) + float(total)
     return tuple(sorted(sums.items(), key=lambda item: -item[1]))
 
 

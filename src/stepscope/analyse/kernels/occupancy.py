@@ -17,7 +17,14 @@ from dataclasses import dataclass
 
 from stepscope.model.trace import Device
 
-__all__ = ["MultiprocessorLimits", "Occupancy", "launched_occupancy", "limits_of", "occupancy_of"]
+__all__ = [
+    "MultiprocessorLimits",
+    "Occupancy",
+    "launched_occupancy",
+    "limits_of",
+    "occupancy_of",
+    "occupancy_on",
+]
 
 _WARP = 32
 _PARTITIONS = 4
@@ -119,6 +126,19 @@ def launched_occupancy(occupancy: Occupancy, *, grid_blocks: int, multiprocessor
     """
     most = occupancy.blocks_per_multiprocessor * multiprocessors
     return occupancy.theoretical * min(grid_blocks / most, 1) if most > 0 else 0.0
+
+
+def occupancy_on(
+    device: Device, *, grid_blocks: int, threads: int, registers: int, shared_bytes: int
+) -> float | None:
+    """``launched_occupancy`` of a kernel on ``device``; None where either is not known well enough."""
+    limits = limits_of(device)
+    if limits is None or not device.multiprocessors:
+        return None
+    found = occupancy_of(threads=threads, registers=registers, shared_bytes=shared_bytes, limits=limits)
+    if found is None:
+        return None
+    return launched_occupancy(found, grid_blocks=grid_blocks, multiprocessors=device.multiprocessors)
 
 
 def _blocks_by_registers(warps: int, registers: int, limits: MultiprocessorLimits) -> int:

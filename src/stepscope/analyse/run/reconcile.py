@@ -39,13 +39,14 @@ def _measured(run: Run) -> PerfDump:
     """Everything but the judgement."""
     stages_ns = sum(stage.span.duration_ns for stage in run.stages)
     inferred_ns = sum(stage.inferred_ns for stage in run.stages)
+    exposed_ns = sum(transfer.exposed_ns or 0 for transfer in run.transfers)  # in no stage, but in the total
     total_ns = run.total_ns
     return PerfDump(
         timestamp=_utc(run.created_unix_ns),
         request_id=run.request_id,
         commit_hash=run.environment.commit or "N/A",
         tag=DUMP_TAG,
-        total_duration_ms=_ms(stages_ns if total_ns is None else total_ns),
+        total_duration_ms=_ms(stages_ns + exposed_ns if total_ns is None else total_ns),
         steps=sum_by_name((stage.span.name, stage.span.duration_ns) for stage in run.stages),
         denoise_steps_ms=tuple(_step(step) for step in run.steps),
         memory_checkpoints={item.name: _memory(item.reading) for item in run.memory} or None,
@@ -59,9 +60,9 @@ def _measured(run: Run) -> PerfDump:
         returned_ms=_since_start(run, None if run.ends is None else run.ends.returned_ns),
         device_done_ms=_since_start(run, None if run.ends is None else run.ends.device_done_ns),
         on_host_ms=_since_start(run, None if run.ends is None else run.ends.on_host_ns),
-        unaccounted_ms=None if total_ns is None else _ms(total_ns - stages_ns),
+        unaccounted_ms=None if total_ns is None else _ms(total_ns - stages_ns - exposed_ns),
         inferred_ms=_ms(inferred_ns),
-        coverage=None if not total_ns else max(0.0, min(1.0, (stages_ns - inferred_ns) / total_ns)),
+        coverage=None if not total_ns else _share(stages_ns - inferred_ns + exposed_ns, total_ns),
         profiler_pause_ms=_ms(sum(pause.duration_ns for pause in run.pauses)),
         transfers=tuple(_transfer(transfer) for transfer in run.transfers),
         clock=str(run.clock.kind),
@@ -162,6 +163,10 @@ def _utc(unix_ns: int) -> str:
 
 def _ms(duration_ns: int) -> float:
     return duration_ns / NS_PER_MS
+
+
+def _share(part_ns: int, whole_ns: int) -> float:
+    return max(0.0, min(1.0, part_ns / whole_ns))
 
 
 def _optional_ms(duration_ns: int | None) -> float | None:

@@ -123,7 +123,8 @@ def _dominant(stages: Sequence[StageTime]) -> str | None:
 def _unaccounted_ms(dump: PerfDump, stages: Sequence[StageTime]) -> float | None:
     if dump.unaccounted_ms is not None or not stages or dump.total_duration_ms <= 0:
         return dump.unaccounted_ms
-    return dump.total_duration_ms - sum(stage.duration_ms for stage in stages)
+    moved_ms = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
+    return dump.total_duration_ms - moved_ms - sum(stage.duration_ms for stage in stages)
 
 
 def _environment(dump: PerfDump) -> dict[str, Any]:

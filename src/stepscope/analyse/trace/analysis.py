@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from stepscope.analyse.trace.gpu_time import (
     WindowTime,
     device_times,
     exposed_copy_ns,
-    window_time,
+    window_times,
 )
 from stepscope.analyse.trace.gpu_work import GpuWork, gpu_work
 from stepscope.analyse.trace.host_waits import BlockingCalls, blocking_calls
@@ -83,9 +84,9 @@ def analyse(trace: Trace) -> Analysis:
     devices = device_times(work)
     calls = blocking_calls(trace, work)
     clock = DeviceClock(work)
-    stages = tuple(_window(clock, devices, stage.spans[0], stage.spans[-1]) for stage in marks.stages)
-    steps = tuple(_window(clock, devices, step.span, step.span) for step in marks.steps)
-    forwards = tuple(_window(clock, devices, one.span, one.span) for one in marks.forwards)
+    stages = _windows(clock, devices, [(stage.spans[0], stage.spans[-1]) for stage in marks.stages])
+    steps = _windows(clock, devices, [(step.span, step.span) for step in marks.steps])
+    forwards = _windows(clock, devices, [(one.span, one.span) for one in marks.forwards])
     duration_ns, clipped_count = clipped_durations(work)
     origin_ns, end_ns = _extent(trace, work, (*stages, *steps))
     return Analysis(
@@ -108,10 +109,15 @@ def analyse(trace: Trace) -> Analysis:
     )
 
 
-def _window(clock: DeviceClock, devices: tuple[DeviceTime, ...], first: HostSpan, last: HostSpan) -> Window:
-    start_ns, _ = clock.window(first)
-    _, end_ns = clock.window(last)
-    return Window(start_ns=start_ns, end_ns=end_ns, time=window_time(devices, start_ns, end_ns))
+def _windows(
+    clock: DeviceClock, devices: tuple[DeviceTime, ...], spans: Sequence[tuple[HostSpan, HostSpan]]
+) -> tuple[Window, ...]:
+    """One window for each pair of a first and a last span, all looked up at once."""
+    bounds = [(clock.window(first)[0], clock.window(last)[1]) for first, last in spans]
+    return tuple(
+        Window(start_ns=start_ns, end_ns=end_ns, time=time)
+        for (start_ns, end_ns), time in zip(bounds, window_times(devices, bounds), strict=True)
+    )
 
 
 def _extent(trace: Trace, work: GpuWork, windows: tuple[Window, ...]) -> tuple[int, int]:

@@ -85,20 +85,35 @@ def _device_time(work: GpuWork, device: int) -> DeviceTime:
     )
 
 
-def window_time(devices: Sequence[DeviceTime], start_ns: int, end_ns: int) -> WindowTime:
-    """How the window ``[start_ns, end_ns)`` was spent on the given devices together."""
+def window_times(devices: Sequence[DeviceTime], bounds: Sequence[tuple[int, int]]) -> list[WindowTime]:
+    """How each window ``[start_ns, end_ns)`` was spent on the given devices together.
 
-    def inside(parts: Sequence[Intervals]) -> int:
-        return sum(int(covered_ns(part, [start_ns], [end_ns])[0]) for part in parts)
+    A call looks through all intervals once, however many windows there are.
+    """
+    starts, ends = np.array(bounds, np.int64).reshape(-1, 2).T
 
-    length_ns = max(end_ns - start_ns, 0) * len(devices)
-    return WindowTime(
-        length_ns=length_ns,
-        compute_ns=inside([device.compute for device in devices]),
-        exposed_communication_ns=inside([device.exposed_communication for device in devices]),
-        exposed_copy_ns=inside([device.exposed_copy for device in devices]),
-        idle_ns=length_ns - inside([device.busy for device in devices]),
+    def inside(parts: Sequence[Intervals]) -> list[int]:
+        covered = sum((covered_ns(part, starts, ends) for part in parts), np.zeros(len(starts), np.int64))
+        return [int(value) for value in covered]
+
+    columns = zip(
+        [max(end_ns - start_ns, 0) * len(devices) for start_ns, end_ns in bounds],
+        inside([device.compute for device in devices]),
+        inside([device.exposed_communication for device in devices]),
+        inside([device.exposed_copy for device in devices]),
+        inside([device.busy for device in devices]),
+        strict=True,
     )
+    return [
+        WindowTime(
+            length_ns=length_ns,
+            compute_ns=compute_ns,
+            exposed_communication_ns=communication_ns,
+            exposed_copy_ns=copy_ns,
+            idle_ns=length_ns - busy_ns,
+        )
+        for length_ns, compute_ns, communication_ns, copy_ns, busy_ns in columns
+    ]
 
 
 def exposed_copy_ns(work: GpuWork, devices: Sequence[DeviceTime]) -> I64:

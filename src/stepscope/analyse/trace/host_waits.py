@@ -56,14 +56,15 @@ def blocking_calls(trace: Trace, work: GpuWork) -> BlockingCalls:
     )
 
 
-def allocation_time(trace: Trace, process: int, thread: int) -> Intervals:
-    """When a thread was inside calls that allocate or free device or pinned memory."""
+def allocating_calls(trace: Trace) -> I64:
+    """The rows of the launches that allocate or free device or pinned memory."""
+    return np.flatnonzero(_named(trace, trace.launches.name, _ALLOCATION))
+
+
+def allocation_time(trace: Trace, calls: I64, process: int, thread: int) -> Intervals:
+    """When a thread was inside the given calls (rows of the launches)."""
     launches = trace.launches
-    rows = np.flatnonzero(
-        _named(trace, launches.name, _ALLOCATION)
-        & (launches.process == process)
-        & (launches.thread == thread)
-    )
+    rows = calls[(launches.process[calls] == process) & (launches.thread[calls] == thread)]
     if not len(rows):
         return EMPTY
     return union(launches.start_ns[rows], launches.start_ns[rows] + launches.duration_ns[rows])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stepscope.analyse.intervals import covered_ns, gaps, union
 from stepscope.analyse.trace.gpu_time import DeviceTime
 from stepscope.analyse.trace.gpu_work import GpuWork
-from stepscope.analyse.trace.host_waits import BlockingCalls, allocation_time
+from stepscope.analyse.trace.host_waits import BlockingCalls, allocating_calls, allocation_time
 from stepscope.analyse.trace.nesting import NONE, thread_keys
 from stepscope.model.trace import I64, Trace
 
@@ -110,13 +110,14 @@ def _charged(trace: Trace, work: GpuWork, calls: BlockingCalls, open_gaps: _Open
     waiting = np.zeros(len(length), np.int64)
     blocking = np.full(len(length), NONE, np.int64)
     code, pairs = thread_keys(work.process[following], work.thread[following])
+    allocations = allocating_calls(trace)
     for index, (process, thread) in enumerate(pairs):
         rows = np.flatnonzero((code == index) & late)
         if not len(rows):
             continue
         start_ns = open_gaps.start_ns[rows]
         issued = np.clip(issue[rows], start_ns, open_gaps.end_ns[rows])
-        allocating[rows] = covered_ns(allocation_time(trace, process, thread), start_ns, issued)
+        allocating[rows] = covered_ns(allocation_time(trace, allocations, process, thread), start_ns, issued)
         mine = np.flatnonzero((calls.process == process) & (calls.thread == thread))
         waiting[rows], blocking[rows] = _waited(calls, mine, start_ns, issued)
     waiting = np.minimum(waiting, late_ns - allocating)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from stepscope.analyse.kernels.ncu import ncu_command
+from stepscope.analyse.kernels.occupancy import occupancy_on
 from stepscope.analyse.results import CategoryRow, KernelRow
 from stepscope.analyse.trace.analysis import Analysis
 from stepscope.analyse.trace.attribute import Attribution, source_of
@@ -121,5 +124,25 @@ def _known(column: np.ndarray[tuple[int, ...], np.dtype[np.int32]], row: int) ->
 
 
 def _occupancy(trace: Trace, row: int) -> float | None:
-    value = float(trace.kernels.occupancy[row])
-    return None if np.isnan(value) else value
+    """What the launch can reach of the device's warps: computed, or as recorded where the device is unknown.
+
+    Kineto's own figure is 0 for every kernel with more than 48 KiB of shared memory (it asks the calculator
+    without the opt-in), so it goes second, and a 0 is no figure.
+    """
+    kernels = trace.kernels
+    device = next((one for one in trace.devices if one.id == int(kernels.device[row])), None)
+    grid, block = _triple(kernels.grid, row), _triple(kernels.block, row)
+    computed = (
+        device
+        and grid
+        and block
+        and occupancy_on(
+            device,
+            grid_blocks=math.prod(grid),
+            threads=math.prod(block),
+            registers=int(kernels.registers[row]),
+            shared_bytes=int(kernels.shared_bytes[row]),
+        )
+    )
+    recorded = float(kernels.occupancy[row])
+    return computed or (recorded if recorded > 0 else None)

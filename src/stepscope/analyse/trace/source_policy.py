@@ -8,21 +8,10 @@ that called: ``line_exact`` is False for it.
 from __future__ import annotations
 
 import re
-import sys
 
 from stepscope.analyse.results import Source
 from stepscope.analyse.trace.marks import parse_frame
-
-_PLUMBING = re.compile(
-    r"(?:^|/(?:site|dist)-packages/)"
-    r"(?:torch|torchgen|functorch|torch_npu|triton|stepscope|nvtx|tqdm)/"
-)
-_NOT_A_FILE = re.compile(r"^<")
-_STANDARD_LIBRARY = re.compile(r"^(?:.*/lib/python3\.\d+/)?(?P<module>\w+)(?:/|\.py$)")
-_ALSO_SCRIPT_NAMES = frozenset(("test", "this", "cmd", "code", "profile", "site", "trace"))
-"""Standard modules whose names people give to scripts of their own."""
-
-_STANDARD = frozenset(sys.stdlib_module_names) - _ALSO_SCRIPT_NAMES
+from stepscope.model.source_files import is_file, is_user_file
 
 MODULE_PREFIX = "nn.Module: "
 """How torch names the frame of a module's call: the prefix, the class and its number of that class."""
@@ -33,18 +22,13 @@ _MODULE_NUMBER = re.compile(r"_\d+$")
 def is_user_frame(name: str) -> bool:
     """Whether a frame's code is a pipeline's, a model's or a user's, rather than plumbing below it."""
     frame = parse_frame(name)
-    if frame is None or _NOT_A_FILE.match(frame.file) or _PLUMBING.search(frame.file):
-        return False
-    if "-packages/" in frame.file:
-        return True
-    module = _STANDARD_LIBRARY.match(frame.file)
-    return module is None or module["module"] not in _STANDARD
+    return frame is not None and is_user_file(frame.file)
 
 
 def is_python_frame(name: str) -> bool:
     """Whether a frame names a file at all."""
     frame = parse_frame(name)
-    return frame is not None and not _NOT_A_FILE.match(frame.file)
+    return frame is not None and is_file(frame.file)
 
 
 def is_module_frame(name: str) -> bool:

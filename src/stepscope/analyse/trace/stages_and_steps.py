@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from stepscope.analyse.trace.gpu_work import GpuWork
 from stepscope.analyse.trace.mark_ranges import (
     HostSpan,
@@ -24,6 +22,7 @@ from stepscope.analyse.trace.mark_ranges import (
 from stepscope.analyse.trace.marks import MarkKind
 from stepscope.analyse.trace.step_marks import (
     StepMark,
+    count_within,
     repeated_forwards,
     steps_by_name,
     steps_by_profiler,
@@ -31,7 +30,7 @@ from stepscope.analyse.trace.step_marks import (
     steps_by_scheduler,
 )
 from stepscope.model.trace import Trace
-from stepscope.model.vocabulary import Stage
+from stepscope.model.vocabulary import STEP_SPAN_PREFIX, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +67,23 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
     steps, notes = _steps(trace, work, _Evidence(ranges, framed, stages, forwards))
     steps = _with_forwards(trace, work, steps, forwards)
     stages = _with_denoising(stages, steps)
+    if before := _inferred_before(trace):
+        steps = [replace(step, inferred=f"{STEP_SPAN_PREFIX}{step.index}" in before) for step in steps]
+        stages = tuple(replace(stage, inferred=stage.name in before) for stage in stages)
     return Marks(
         stages=stages,
         steps=tuple(replace(step, stage_index=_stage_of(step.span, stages)) for step in steps),
         forwards=tuple(forwards),
         notes=notes,
     )
+
+
+def _inferred_before(trace: Trace) -> frozenset[str]:
+    """The stages and steps that stepscope slice wrote into a cut trace, and that it had inferred."""
+    header = trace.metadata.get("stepscope")
+    sliced = header.get("sliced") if isinstance(header, dict) else None
+    names = sliced.get("inferred") if isinstance(sliced, dict) else None
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
 
 
 def _stages(ranges: Sequence[MarkRange], framed: Sequence[MarkRange]) -> tuple[StageMark, ...]:
@@ -150,21 +160,8 @@ def _with_forwards(
 ) -> list[StepMark]:
     """Each step with its number of denoiser forwards; 0 where it cannot be told."""
     if forwards:
-        starts = np.array([found.span.start_ns for found in forwards], np.int64)
-        process = np.array([found.span.process for found in forwards])
-        return [
-            replace(
-                step,
-                forwards=int(
-                    np.count_nonzero(
-                        (process == step.span.process)
-                        & (starts >= step.span.start_ns)
-                        & (starts < step.span.end_ns)
-                    )
-                ),
-            )
-            for step in steps
-        ]
+        counts = count_within(forwards, [step.span for step in steps])
+        return [replace(step, forwards=count) for step, count in zip(steps, counts, strict=True)]
     return repeated_forwards(trace, work, steps)
 
 

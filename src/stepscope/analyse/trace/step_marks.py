@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,9 @@ from stepscope.model.trace import I32, I64, Trace
 
 ALIKE = 0.5
 """Cosine between the kernel counts of two recorded steps below which they are not the same work."""
+
+NAMES_COMPARED = 128
+"""Names by which recorded steps are compared, the commonest; a few hundred distinct kernels are usual."""
 
 SHORTEST_STEP = 16
 """Kernels (or operators) that a step has at least: shorter repetitions are loops inside something else."""
@@ -60,7 +64,7 @@ def steps_by_profiler(
     if not found:
         return [], ()
     if schedulers:
-        calls = [sum(_within(call.span, one.span) for call in schedulers) for one in found]
+        calls = count_within(schedulers, [one.span for one in found])
         if max(calls) > 1 and min((count for count in calls if count), default=0) > 1:
             return [], ("ProfilerStep marks hold several scheduler steps each and are not denoising steps.",)
         like = [count > 0 for count in calls]
@@ -126,8 +130,9 @@ def repeated_forwards(trace: Trace, work: GpuWork, steps: Sequence[StepMark]) ->
     """The steps with their forwards counted from repetition inside them; equal steps are counted once."""
     known: dict[bytes, int] = {}
     counted = []
+    launched = _Launched(work)
     for step in steps:
-        operators, kernels = _operators_in(trace, step.span), _kernels_in(work, step.span)
+        operators, kernels = _operators_in(trace, step.span), launched.inside(step.span)
         key = operators.tobytes() + b"|" + kernels.tobytes()
         if key not in known:
             known[key] = repeated_parts(operators) or repeated_parts(kernels)
@@ -145,12 +150,19 @@ def _operators_in(trace: Trace, span: HostSpan) -> I32:
     return names
 
 
-def _kernels_in(work: GpuWork, span: HostSpan) -> I32:
-    """The kernels launched in a span, in order."""
-    issued = work.issue_ns[: work.kernel_count]
-    rows = np.flatnonzero((issued >= span.start_ns) & (issued < span.end_ns))
-    ordered: I32 = work.name[rows[np.argsort(issued[rows], kind="stable")]]
-    return ordered
+class _Launched:
+    """The kernels in order of their launch, sorted once for however many spans are asked for."""
+
+    def __init__(self, work: GpuWork) -> None:
+        issued = work.issue_ns[: work.kernel_count]
+        order = np.argsort(issued, kind="stable")
+        self._issue_ns, self._name = issued[order], work.name[order]
+
+    def inside(self, span: HostSpan) -> I32:
+        """The names of the kernels launched in a span, in order."""
+        first, last = np.searchsorted(self._issue_ns, (span.start_ns, span.end_ns))
+        names: I32 = self._name[first:last]
+        return names
 
 
 def _searched(at_ns: I64, denoising: Sequence[HostSpan], other: Sequence[HostSpan]) -> NDArray[np.bool_]:
@@ -195,16 +207,12 @@ def _repeated_steps(found: Repetition | None, issue_ns: I64, thread: I64, proces
 
 def _step_ends(schedulers: Sequence[MarkRange], forwards: Sequence[MarkRange]) -> list[HostSpan]:
     """The last scheduler call of each step: calls with no forward between them belong to one step."""
-    starts = np.array([found.span.start_ns for found in forwards], np.int64)
+    starts = sorted(found.span.start_ns for found in forwards)
     ends: list[HostSpan] = []
     for call in schedulers:
         span = call.span
-        same_step = (
-            bool(ends)
-            and len(starts) > 0
-            and not np.any((starts >= ends[-1].end_ns) & (starts < span.start_ns))
-        )
-        if same_step:
+        # No forward begins between the two calls.
+        if ends and starts and bisect_left(starts, ends[-1].end_ns) >= bisect_left(starts, span.start_ns):
             ends[-1] = span
         else:
             ends.append(span)
@@ -228,7 +236,7 @@ def _alike(trace: Trace, work: GpuWork, spans: Sequence[HostSpan]) -> list[bool]
     """Whether each span does the work that most of them do, told from counts of kernels (or operators)."""
     if len(spans) < 2:
         return [True] * len(spans)
-    counts = np.stack([_histogram(trace, work, span) for span in spans])
+    counts = _histograms(_names_in(trace, work, spans))
     norm = np.linalg.norm(counts, axis=1)
     typical = np.median(counts, axis=0)
     scale = norm * np.linalg.norm(typical)
@@ -238,12 +246,35 @@ def _alike(trace: Trace, work: GpuWork, spans: Sequence[HostSpan]) -> list[bool]
     return [bool(value >= ALIKE) for value in cosine]
 
 
-def _histogram(trace: Trace, work: GpuWork, span: HostSpan) -> NDArray[np.float64]:
-    names = _kernels_in(work, span)
-    if not len(names):
-        names = _operators_in(trace, span)
-    return np.bincount(names, minlength=len(trace.names)).astype(np.float64)
+def _names_in(trace: Trace, work: GpuWork, spans: Sequence[HostSpan]) -> list[I32]:
+    """The names of what each span launched; of the operators in it where it launched nothing."""
+    launched = _Launched(work)
+    return [
+        kernels if len(kernels := launched.inside(span)) else _operators_in(trace, span) for span in spans
+    ]
 
 
-def _within(inner: HostSpan, outer: HostSpan) -> bool:
-    return outer.process == inner.process and outer.start_ns <= inner.start_ns < outer.end_ns
+def _histograms(names: Sequence[I32]) -> NDArray[np.float64]:
+    """How often each of the commonest names occurs in each span; all other names share a last column."""
+    distinct, counts = np.unique(np.concatenate(names), return_counts=True)
+    common = np.sort(distinct[np.argsort(-counts, kind="stable")[:NAMES_COMPARED]])
+    table = np.zeros((len(names), len(common) + 1))
+    for row, found in enumerate(names):
+        place = np.searchsorted(common, found)
+        known = (place < len(common)) & (common[np.minimum(place, len(common) - 1)] == found)
+        table[row] = np.bincount(np.where(known, place, len(common)), minlength=len(common) + 1)
+    return table
+
+
+def count_within(ranges: Sequence[MarkRange], spans: Sequence[HostSpan]) -> list[int]:
+    """How many of the ranges begin inside each span, on whatever thread of its process."""
+    starts: dict[int, list[int]] = {}
+    for one in ranges:
+        starts.setdefault(one.span.process, []).append(one.span.start_ns)
+    for of_process in starts.values():
+        of_process.sort()
+    return [
+        bisect_left(begun, span.end_ns) - bisect_left(begun, span.start_ns)
+        for span in spans
+        for begun in (starts.get(span.process, []),)
+    ]

@@ -54,18 +54,22 @@ def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | No
             for row in rows
         ]
     )
-    return tuple(_with_outlier(found, rows, position, statistics) for position in range(count)), statistics
+    if statistics is None or statistics.median_ms <= 0:
+        return tuple(rows), statistics
+    usual = _Usual(found, rows, statistics.median_ms)
+    return tuple(_with_outlier(found, usual, row, position) for position, row in enumerate(rows)), statistics
 
 
 def forward_rows(found: Analysis) -> tuple[ForwardRow, ...]:
     """The denoiser's calls in order, where annotations or frames show them."""
     marks = found.marks.forwards
+    starts = [step.span.start_ns for step in found.marks.steps]
     forward = found.attribution.forward
     kernels = np.bincount(forward[: found.work.kernel_count] + 1, minlength=len(marks) + 1)[1:]
     busy = busy_ns_by(found.work, forward, len(marks))
     return tuple(
         ForwardRow(
-            step=_step_at(found, mark.span.process, mark.span.start_ns),
+            step=_step_at(found, starts, mark.span.process, mark.span.start_ns),
             component=mark.mark.name,
             start_ms=(window.start_ns - found.origin_ns) / 1e6,
             duration_ms=window.duration_ns / 1e6,
@@ -76,9 +80,8 @@ def forward_rows(found: Analysis) -> tuple[ForwardRow, ...]:
     )
 
 
-def _step_at(found: Analysis, process: int, at_ns: int) -> int | None:
-    """The number of the step that a host moment lies in; steps are in order."""
-    starts = [step.span.start_ns for step in found.marks.steps]
+def _step_at(found: Analysis, starts: list[int], process: int, at_ns: int) -> int | None:
+    """The number of the step that a host moment lies in; steps are in order of their ``starts``."""
     position = bisect_right(starts, at_ns) - 1
     if position < 0:
         return None
@@ -86,45 +89,48 @@ def _step_at(found: Analysis, process: int, at_ns: int) -> int | None:
     return step.index if step.span.process == process and at_ns < step.span.end_ns else None
 
 
-def _with_outlier(
-    found: Analysis, rows: list[StepRow], position: int, statistics: StepStatistics | None
-) -> StepRow:
-    row = rows[position]
-    if statistics is None or statistics.median_ms <= 0:
+class _Usual:
+    """What most steps have, and the idle gaps in order: worked out once for however many outliers."""
+
+    def __init__(self, found: Analysis, rows: list[StepRow], median_ms: float) -> None:
+        self.median_ms = median_ms
+        self.kernels = float(np.median([row.kernel_count for row in rows]))
+        self.forwards = int(np.median([row.forwards for row in rows]))
+        self.copied_ms = _per_step(found, found.exposed_copy_ns, copies=True) / 1e6
+        self.median_copied_ms = float(np.median(self.copied_ms))
+        self.gaps = np.argsort(found.gaps.start_ns, kind="stable")
+        self.gap_starts_ns = found.gaps.start_ns[self.gaps]
+
+
+def _with_outlier(found: Analysis, usual: _Usual, row: StepRow, position: int) -> StepRow:
+    if OUTLIER_BELOW <= row.duration_ms / usual.median_ms <= OUTLIER_ABOVE:
         return row
-    ratio = row.duration_ms / statistics.median_ms
-    if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
-        return row
-    causes = list(_differences(found, rows, position, statistics.median_ms))
+    causes = list(_differences(found, usual, row, position))
     return replace(row, outlier="; ".join(causes) or "nothing else in it differs")
 
 
-def _differences(found: Analysis, rows: list[StepRow], position: int, median_ms: float) -> Iterable[str]:
+def _differences(found: Analysis, usual: _Usual, row: StepRow, position: int) -> Iterable[str]:
     """What is different in a step, in words, what explains most first."""
-    row = rows[position]
-    usual = float(np.median([other.kernel_count for other in rows]))
-    longer = row.duration_ms - median_ms
-    if usual and row.kernel_count < SKIPPED * usual:
-        yield f"{row.kernel_count:,} kernels instead of {usual:,.0f} (a cache skipped work)"
-    elif usual and row.kernel_count > (2 - SKIPPED) * usual:
-        yield f"{row.kernel_count:,} kernels instead of {usual:,.0f}"
-    forwards = int(np.median([other.forwards for other in rows]))
-    if row.forwards != forwards:
-        yield f"{row.forwards} denoiser forwards instead of {forwards}"
-    if longer <= 0:
+    if usual.kernels and row.kernel_count < SKIPPED * usual.kernels:
+        yield f"{row.kernel_count:,} kernels instead of {usual.kernels:,.0f} (a cache skipped work)"
+    elif usual.kernels and row.kernel_count > (2 - SKIPPED) * usual.kernels:
+        yield f"{row.kernel_count:,} kernels instead of {usual.kernels:,.0f}"
+    if row.forwards != usual.forwards:
+        yield f"{row.forwards} denoiser forwards instead of {usual.forwards}"
+    if row.duration_ms <= usual.median_ms:
         return
-    copied = _per_step(found, found.exposed_copy_ns, copies=True) / 1e6
-    if copied[position] - float(np.median(copied)) > CLEAR * median_ms:
-        yield f"{copied[position]:.1f} ms of exposed copies"
-    gap = _longest_gap(found, position)
-    if gap is not None and gap[0] > CLEAR * median_ms:
+    if usual.copied_ms[position] - usual.median_copied_ms > CLEAR * usual.median_ms:
+        yield f"{usual.copied_ms[position]:.1f} ms of exposed copies"
+    gap = _longest_gap(found, usual, position)
+    if gap is not None and gap[0] > CLEAR * usual.median_ms:
         yield f"the GPU idle for {gap[0]:.1f} ms at once{gap[1]}"
 
 
-def _longest_gap(found: Analysis, position: int) -> tuple[float, str] | None:
+def _longest_gap(found: Analysis, usual: _Usual, position: int) -> tuple[float, str] | None:
     """The longest idle gap that begins in a step: milliseconds, and what the host was doing, in words."""
     window, gaps = found.step_windows[position], found.gaps
-    inside = np.flatnonzero((gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns))
+    first, last = np.searchsorted(usual.gap_starts_ns, (window.start_ns, window.end_ns))
+    inside = usual.gaps[first:last]
     if not len(inside):
         return None
     longest = int(inside[np.argmax(gaps.end_ns[inside] - gaps.start_ns[inside])])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stepscope.record.call_names import copy_kind, host_memory_pinned
 from stepscope.record.kineto.event import NO_ARGS, Event, EventArgs, Identifier, whole_number
+from stepscope.record.kineto.origins import Origins
 from stepscope.record.kineto.time import EventTimes, event_times
 from stepscope.record.reader_warnings import WarningLog
 from stepscope.record.trace_tables import (
@@ -38,6 +39,7 @@ ANNOTATION_CATEGORIES = frozenset({"user_annotation"})
 _LAUNCH_SUFFIXES = ("_runtime", "_driver")
 _LAUNCH_NAMES = frozenset({"Runtime"})
 _NO_SHAPES = -1
+_MOVED_TRACKS = 1_800_000_000  # above any thread of Linux (4,194,304)
 
 
 class KinetoColumns:
@@ -55,6 +57,7 @@ class KinetoColumns:
         self.frames = TableParts(FRAME_COLUMNS)
         self.annotations = TableParts(ANNOTATION_COLUMNS)
         self.counters = TableParts(COUNTER_COLUMNS)
+        self.origins = Origins(self.names)
         self._log = log
         self._raw_shapes: dict[tuple[bytes, bytes, bytes], int] = {}
         self._text_ids = Interner()
@@ -98,6 +101,7 @@ class KinetoColumns:
 
     def _add_kernels(self, events: Sequence[Event], times: EventTimes) -> None:
         args = _args(events)
+        self.origins.note(args)
         self.kernels.add(
             **self._gpu(events, args, times),
             graph_node=int_column([a.graph_node for a in args]),
@@ -110,6 +114,7 @@ class KinetoColumns:
 
     def _add_copies(self, events: Sequence[Event], times: EventTimes) -> None:
         args = _args(events)
+        self.origins.note(args)
         kinds = {name: (copy_kind(name), host_memory_pinned(name)) for name in {e.name for e in events}}
         self.copies.add(
             **self._gpu(events, args, times),
@@ -120,6 +125,7 @@ class KinetoColumns:
 
     def _add_fills(self, events: Sequence[Event], times: EventTimes) -> None:
         args = _args(events)
+        self.origins.note(args)
         unknown = np.full(len(events), -1, _I32)
         self.copies.add(
             **self._gpu(events, args, times),
@@ -129,7 +135,9 @@ class KinetoColumns:
         )
 
     def _add_launches(self, events: Sequence[Event], times: EventTimes) -> None:
-        correlation = int_column([a.correlation for a in _args(events)])
+        args = _args(events)
+        self.origins.note(args)
+        correlation = int_column([a.correlation for a in args])
         self.launches.add(**self._host(events, times), correlation=correlation)
 
     def _add_operators(self, events: Sequence[Event], times: EventTimes) -> None:
@@ -138,7 +146,7 @@ class KinetoColumns:
             **self._host(events, times),
             shapes=int_column([self._shapes_of(a) for a in args], _I32),
             external_id=int_column([a.external_id for a in args]),
-            source=np.full(len(events), -1, _I32),
+            source=self.origins.sources_of(args),
         )
 
     def _add_frames(self, events: Sequence[Event], times: EventTimes) -> None:
@@ -149,7 +157,7 @@ class KinetoColumns:
         columns = self._host(events, times)
         ours = np.array([a.stepscope for a in args], _BOOL)
         launching = [
-            e.tid if a.thread is None or not a.stepscope else a.thread
+            a.thread if a.thread is not None and (a.stepscope or _is_moved(e)) else e.tid
             for e, a in zip(events, args, strict=True)
         ]
         self.annotations.add(**columns | {"thread": self._identifiers(launching)}, ours=ours)
@@ -241,6 +249,11 @@ def _parsed(raw: bytes | msgspec.Raw) -> object:
         return msgspec.json.decode(raw or b"[]")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return []
+
+
+def _is_moved(event: Event) -> bool:
+    """Whether stepscope has put a range on a track of its own; its thread is among its arguments then."""
+    return isinstance(event.tid, int) and event.tid >= _MOVED_TRACKS
 
 
 def _args(events: Sequence[Event]) -> list[EventArgs]:

@@ -42,6 +42,12 @@ class EventArgs(msgspec.Struct, gc=False, frozen=True):
     thread: Identifier = msgspec.field(
         default=None, name="tid"
     )  # of one of our spans: whose launches it holds
+    operator: msgspec.Raw = _NOTHING  # these six: on work that stepscope has mapped; others may use them too
+    source: msgspec.Raw = _NOTHING
+    module: msgspec.Raw = _NOTHING
+    shape_index: msgspec.Raw = msgspec.field(default=_NOTHING, name="shapes")
+    is_exact: msgspec.Raw = msgspec.field(default=_NOTHING, name="exact")
+    goes_on: msgspec.Raw = msgspec.field(default=_NOTHING, name="continues")
     label: msgspec.Raw = msgspec.field(default=_NOTHING, name="name")  # of an M event
 
 

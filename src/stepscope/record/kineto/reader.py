@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from stepscope.model.vocabulary import TraceSource
 from stepscope.record.byte_stream import ByteStream
 from stepscope.record.kineto.columns import KinetoColumns
 from stepscope.record.kineto.header import KinetoHeader, parse_header
+from stepscope.record.kineto.origins import LEAN_OPERATORS, shape_indices
 from stepscope.record.kineto.stream import KinetoStream
 from stepscope.record.reader_warnings import WarningLog
 from stepscope.record.trace_parts import note_overlaps, rank_in_name, waiting_calls
@@ -47,11 +49,16 @@ def read_kineto(path: Path) -> Trace:
 
 
 def _assemble(path: Path, columns: KinetoColumns, header: KinetoHeader, log: WarningLog) -> Trace:
+    is_lean = columns.origins.add_operators(columns.launches, columns.operators)
     processes = _resolve_processes(columns)
     names = columns.names.texts()
     kernels, copies = columns.kernels.build(Kernels), columns.copies.build(Copies)
     launches, annotations = columns.launches.build(Launches), columns.annotations.build(Annotations)
     frames, operators = columns.frames.build(Frames), columns.operators.build(Operators)
+    if columns.origins.sources:
+        ours = header.kept.get("stepscope")
+        table = ours.pop("shapes", None) if isinstance(ours, dict) else None
+        operators = replace(operators, shapes=shape_indices(operators.shapes, table, columns.shapes))
     note_overlaps(kernels, copies, log)
     rank = rank_in_name(path) if header.rank is None else header.rank
     return Trace(
@@ -62,7 +69,7 @@ def _assemble(path: Path, columns: KinetoColumns, header: KinetoHeader, log: War
         base_unix_ns=_base(header, kernels, operators, launches),
         names=names,
         shapes=columns.shapes.texts(),
-        sources=(),
+        sources=tuple(columns.origins.sources),
         processes=processes,
         devices=header.devices,
         kernels=kernels,
@@ -76,7 +83,7 @@ def _assemble(path: Path, columns: KinetoColumns, header: KinetoHeader, log: War
         event_count=columns.event_count,
         has_stacks=len(frames.name) > 0,
         has_shapes=bool((operators.shapes >= 0).any()),
-        metadata=header.kept,
+        metadata=header.kept | ({LEAN_OPERATORS: True} if is_lean else {}),
         warnings=log.warnings(),
     )
 

@@ -17,14 +17,14 @@ _TIMEOUT_S = 1800  # a report of several gigabytes takes minutes
 
 
 @contextmanager
-def exported(report: Path) -> Iterator[Path]:
-    """The path of a temporary SQLite export of ``report``, removed afterwards.
+def exported(report: Path, nsys: str | None = None) -> Iterator[Path]:
+    """The path of a temporary SQLite export of ``report``, removed afterwards. ``nsys`` None: that on PATH.
 
     Raises:
         UnreadableInputError: nsys is not on PATH, or it wrote no export; the remedy has the exact command.
 
     """
-    nsys = shutil.which("nsys")
+    nsys = nsys or shutil.which("nsys")
     remedy = f"Run where Nsight Systems is installed: {manual_command(report)}"
     if nsys is None:
         raise UnreadableInputError(

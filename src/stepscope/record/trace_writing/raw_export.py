@@ -99,6 +99,12 @@ def decode_keys(part: bytes) -> dict[str, Any]:
         return {}
 
 
+def read_keys(path: Path) -> dict[str, Any]:
+    """The keys before the first event of an export. Raises UnreadableInputError as ``split_export`` does."""
+    with path.open("rb") as stream:
+        return decode_keys(_read_header(stream, path)[0])
+
+
 def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, bytes]:
     content = b""
     while chunk := stream.read(CHUNK_BYTES):
@@ -117,7 +123,7 @@ def _split_tail(rest: bytes) -> Iterator[tuple[Part, bytes]]:
         yield Part.EVENT, rest[start : boundary.start() + 1]
         start = boundary.end()
     end = _array_end(rest, start)
-    event = rest[start:].strip() if end is None else rest[start : end[0]]
+    event = rest[start : None if end is None else end[0]].strip()
     if event.startswith(b"{"):
         yield Part.EVENT, event
     if end is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from stepscope.model.errors import RunFailedError
 from stepscope.model.run import Run, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
 from stepscope.record.trace_writing.raw_export import Part, split_export
+from stepscope.record.trace_writing.retrack import Retrack
 from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
     HOST_TRACK_NAME,
@@ -60,7 +61,7 @@ def trace_name(request_id: str, rank: int, *, step_count: int, full_stages: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class TracePlan:
     """What one trace file will be: its name, the steps it holds and the window on the host clock."""
 
     name: str
@@ -84,23 +85,31 @@ def write_trace(raw: Path, run: Run, content: TraceContent, directory: Path) -> 
         UnreadableInputError: ``raw`` is not a profiler export.
 
     """
+    plan, path = plan_trace(run, content, directory)
+    survey = survey_export(raw)
+    with atomic_path(path) as temporary:
+        _write(raw, temporary, plan, survey)
+    return TraceWindow(
+        path=str(path.resolve()),
+        steps=plan.steps,
+        full_stages=content.full_stages,
+        asked=content.asked,
+        note=window_note(content, plan.steps) if survey.whole else CUT_OFF_NOTE,
+    )
+
+
+def plan_trace(run: Run, content: TraceContent, directory: Path) -> tuple[TracePlan, Path]:
+    """What the trace file of a run will hold, and its path.
+
+    Raises RunFailedError where nothing was recorded.
+    """
     steps = tuple(step.index for step in run.steps if content.full_stages or step.index in content.steps)
     name = trace_name(run.request_id, run.rank, step_count=len(steps), full_stages=content.full_stages)
     path = free_path(directory / name)
     window = _host_window(run, content, steps)
     if not window.starts or not run.anchors:
         raise RunFailedError("no trace was written: the run ended before a step was recorded.")
-    survey = survey_export(raw)
-    plan = _Plan(name=path.name, run=run, content=content, steps=steps, window=window)
-    with atomic_path(path) as temporary:
-        _write(raw, temporary, plan, survey)
-    return TraceWindow(
-        path=str(path.resolve()),
-        steps=steps,
-        full_stages=content.full_stages,
-        asked=content.asked,
-        note=window_note(content, steps) if survey.whole else CUT_OFF_NOTE,
-    )
+    return TracePlan(name=path.name, run=run, content=content, steps=steps, window=window), path
 
 
 def window_note(content: TraceContent, steps: Sequence[int]) -> str:
@@ -129,31 +138,33 @@ def _host_window(run: Run, content: TraceContent, steps: Sequence[int]) -> Inter
     return Intervals.union(window.clip(content.marks[0][0], content.marks[-1][1]))
 
 
-def _write(raw: Path, path: Path, plan: _Plan, survey: Survey) -> None:
-    clock = _clock(plan, survey)
-    window = Intervals(
-        tuple(clock.at(start) for start in plan.window.starts),
-        tuple(clock.at(end) for end in plan.window.ends),
-    )
+def _write(raw: Path, path: Path, plan: TracePlan, survey: Survey) -> None:
+    base_ns = int(survey.header.get("baseTimeNanoseconds", 0))
+    clock = trace_clock(plan, survey.anchors_ns, base_ns)
+    window = clock.intervals(plan.window)
     spans = host_spans(plan.run, clock, window, plan.steps)
-    ours = _stepscope_header(plan, window, survey.malformed)
+    ours = stepscope_header(plan, window, survey.malformed)
     header = survey.header | {"traceName": plan.name, "stepscope": ours}
+    write_events(path, header, _events(raw, WindowCut(survey, window), spans, survey))
+
+
+def write_events(path: Path, header: Mapping[str, Any], events: Iterator[bytes]) -> None:
+    """Write a compressed trace as a stream: the header's keys, then the events."""
     with igzip.open(path, "wb", compresslevel=COMPRESSION_LEVEL) as stream:
         stream.write(msgspec.json.encode(header).removesuffix(b"}") + b',"traceEvents":[\n')
         separator = b""
-        for batch in _batches(_events(raw, WindowCut(survey, window), spans, survey)):
+        for batch in _batches(events):
             stream.write(separator + b",\n".join(batch))
             separator = b",\n"
         stream.write(b"\n]}\n")
 
 
-def _clock(plan: _Plan, survey: Survey) -> TraceClock:
+def trace_clock(plan: TracePlan, anchors_ns: Sequence[int], base_ns: int) -> TraceClock:
     """By the marks where each one's event is in the file, else by the wall clock."""
     marks = plan.content.marks
-    if marks and len(marks) == len(survey.anchors_ns):
-        return TraceClock.from_points(narrowest_of_each_end(marks, survey.anchors_ns))
-    base = int(survey.header.get("baseTimeNanoseconds", 0))
-    return TraceClock.from_points((a.host_ns, a.unix_ns - base) for a in plan.run.anchors)
+    if marks and len(marks) == len(anchors_ns):
+        return TraceClock.from_points(narrowest_of_each_end(marks, anchors_ns))
+    return TraceClock.from_points((a.host_ns, a.unix_ns - base_ns) for a in plan.run.anchors)
 
 
 def narrowest_of_each_end(marks: Sequence[tuple[int, int]], trace_ns: Sequence[int]) -> list[tuple[int, int]]:
@@ -167,10 +178,12 @@ def narrowest_of_each_end(marks: Sequence[tuple[int, int]], trace_ns: Sequence[i
 
 
 def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -> Iterator[bytes]:
+    retrack = Retrack(survey)
     for part, event in split_export(raw):
-        kept = cut.keep(event) if part is Part.EVENT else None
+        kept = cut.keep_event(event) if part is Part.EVENT else None
         if kept is not None:
-            yield kept
+            yield retrack.moved(*kept)
+    yield from retrack.metadata()
     yield from span_events(
         spans, process=survey.process, category="user_annotation", track_name=HOST_TRACK_NAME
     )
@@ -194,7 +207,7 @@ def _batches(events: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _stepscope_header(plan: _Plan, window: Intervals, malformed: int) -> dict[str, Any]:
+def stepscope_header(plan: TracePlan, window: Intervals, malformed: int) -> dict[str, Any]:
     """What a reader needs to know and the profiler did not write. Times are trace ns."""
     run = plan.run
     return {

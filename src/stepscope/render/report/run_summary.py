@@ -14,11 +14,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from stepscope.analyse.results import RunSummary
-from stepscope.model.run import Run, Transfer, Warmup, Workload
+from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup, Workload
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import steps_sentence, total_sentence
-from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, _console, _encodable, _trimmed
+from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -44,6 +44,9 @@ _TRANSFERS = (
 )
 
 
+_WEIGHTS = {"dummy": "random weights", AS_LOADED: "as the program loaded it"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
     """Where the records of a run were written."""
@@ -57,8 +60,8 @@ def render_run_summary(
 ) -> str:
     """The run as plain text, no line wider than ``console_width`` but those with paths, which stay whole."""
     stream = io.StringIO()
-    _console(stream, console_width).print(run_summary(summary, run, console_width))
-    return _trimmed(stream.getvalue()) + file_lines(run, files)
+    console_for(stream, console_width).print(run_summary(summary, run, console_width))
+    return trimmed(stream.getvalue()) + file_lines(run, files)
 
 
 def write_run_summary(summary: RunSummary, run: Run, files: RunFiles, stream: TextIO) -> None:
@@ -66,8 +69,8 @@ def write_run_summary(summary: RunSummary, run: Run, files: RunFiles, stream: Te
     detected = Console(file=stream)
     width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
     text = io.StringIO()
-    _console(text, width, like=detected).print(run_summary(summary, run, width))
-    stream.write(_encodable(_trimmed(text.getvalue()) + file_lines(run, files), stream.encoding))
+    console_for(text, width, like=detected).print(run_summary(summary, run, width))
+    stream.write(in_encoding(trimmed(text.getvalue()) + file_lines(run, files), stream.encoding))
     stream.flush()
 
 
@@ -117,10 +120,11 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
 def model_sentence(run: Run) -> str:
     """What was asked for: model, precision, device, shapes, guidance."""
     workload, environment = run.workload, run.environment
-    weights = "random weights" if workload.load_format == "dummy" else "published weights"
+    weights = _WEIGHTS.get(workload.load_format, "published weights")
     device = environment.device_name or environment.device_kind
+    where = f"{workload.dtype} on {visible(device)}" if workload.dtype else f"on {visible(device)}"
     parts = [
-        f"{visible(workload.model)} ({weights}), {workload.dtype} on {visible(device)}",
+        f"{visible(workload.model)} ({weights}), {where}",
         *_shape(workload),
         *(f"{name} {value:g}" for name, value in workload.guidance.items()),
         "" if workload.seed is None else f"seed {workload.seed}",
@@ -143,8 +147,12 @@ def engaged_sentence(run: Run) -> str:
     """What was seen at work, beside what was asked for; offloading is named whenever it is on."""
     asked, seen = run.workload, run.engaged
     attention = "not seen" if seen.attention is None else visible(seen.attention)
-    parts = [f"attention {attention} (asked: {visible(asked.attention_backend)})", _compiled(run)]
-    parts.append(f"offload {visible(asked.offload)}")
+    if asked.load_format == AS_LOADED:
+        parts = [f"attention {attention}", _compiled(run)]
+        parts.append("offload at work" if run.transfers else "no offload seen")
+    else:
+        parts = [f"attention {attention} (asked: {visible(asked.attention_backend)})", _compiled(run)]
+        parts.append(f"offload {visible(asked.offload)}")
     if seen.gemm_dtype:
         parts.append(f"GEMMs in {visible(seen.gemm_dtype)}")
     if seen.graph_replays:
@@ -156,7 +164,9 @@ def engaged_sentence(run: Run) -> str:
 
 def _compiled(run: Run) -> str:
     asked, seen = run.workload.compile, run.engaged
-    if seen.compiled_modules is None:
+    if run.workload.load_format == AS_LOADED and seen.compiled_modules:
+        text = units.counted(seen.compiled_modules, "compiled module")
+    elif seen.compiled_modules is None:
         text = f"compile {asked} asked, not seen"
     elif seen.compiled_modules:
         text = f"{units.counted(seen.compiled_modules, 'compiled module')} (asked: {asked})"

@@ -1,0 +1,167 @@
+"""torch.profiler at one of the details, started and stopped or only switched, with anchors for its clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stepscope.capture.tracing import Switching, TraceRequest
+from stepscope.model.run import Anchor
+from stepscope.model.vocabulary import TraceDetail
+
+ANCHOR_NAME = "stepscope_anchor"
+ANCHORS_AT_EACH_END = 3
+"""The first one warms the path; readers take the narrowest pair."""
+
+LEAN = frozenset({TraceDetail.KERNELS, TraceDetail.SOURCE})
+"""Details of which a device's activity tells all that is written; on a CPU operators are the work."""
+
+
+class Profiler:
+    """torch.profiler with the activities of the pipeline's device, and anchors for its clock."""
+
+    def __init__(self, request: TraceRequest, device_kind: str) -> None:
+        self.request = request
+        self.anchors: list[tuple[int, int]] = []
+        self.wall_anchors: list[Anchor] = []
+        self.running = False
+        self._device_kind = device_kind
+        self._profile: Any = None
+        self._activities: list[Any] = []
+
+    @property
+    def lean(self) -> bool:
+        """Whether operators are left out: only launches, device activity and named ranges are recorded."""
+        has_device = self._device_kind in _DEVICE_ACTIVITIES
+        return has_device and self.request.detail in LEAN and not self.request.mapping
+
+    @property
+    def switching(self) -> Switching:
+        """How this one is kept to the window."""
+        if self.request.all_stages or self.request.mapping:
+            return Switching.WHOLE
+        if self.request.switching is not None:
+            return self.request.switching
+        return Switching.TOGGLE if self.lean and can_toggle() else Switching.PAUSE
+
+    def start(self, *, collecting: bool = True) -> None:
+        """Start recording. Raises RuntimeError if another profiler is at work."""
+        import torch
+
+        if torch.autograd._profiler_enabled():
+            message = "another torch.profiler is already recording"
+            raise RuntimeError(message)
+        self._activities = _activities(self._device_kind)
+        mapping, full = self.request.mapping, self.request.detail is TraceDetail.FULL
+        profile = torch.profiler.profile(
+            activities=self._activities,
+            record_shapes=mapping or full,
+            with_stack=full and not mapping,
+        )
+        self._profile = profile
+        self.running = True  # before it is true: an interrupt in here must not leave it running
+        if self.lean:
+            start_without_operators(profile)
+        else:
+            profile.start()
+        if collecting:
+            self._anchor()
+        else:
+            self._toggle(on=False)
+
+    def switch_on(self) -> None:
+        """Begin to collect what ``start(collecting=False)`` has made ready for."""
+        self._toggle(on=True)
+        self._anchor()
+
+    def switch_off(self) -> None:
+        """Collect no more; what was collected is processed when the profiler stops."""
+        self._anchor()
+        self._toggle(on=False)
+
+    def stop(self, *, collecting: bool = True) -> None:
+        """Stop recording; RuntimeError if the profiler fails (it is off then)."""
+        self.running = False
+        if collecting:
+            self._anchor()
+        self._profile.stop()
+
+    def export(self, path: Path) -> None:
+        """Write the plain JSON and let go of the events."""
+        self._profile.export_chrome_trace(str(path))
+        self._profile = None
+
+    def _toggle(self, *, on: bool) -> None:
+        """All activities together: torch warns on standard error where only one of them is switched."""
+        import torch
+
+        torch._C._autograd._toggle_collection_dynamic(on, set(self._activities))
+
+    def _anchor(self) -> None:
+        """Events in the trace whose beginning is known on our clock to the width of the pair."""
+        for scope in _anchor_scopes(lean=self.lean):
+            before = time.perf_counter_ns()
+            scope.__enter__()
+            after = time.perf_counter_ns()
+            scope.__exit__(None, None, None)
+            self.anchors.append((before, after))
+        self.wall_anchors.append(Anchor(unix_ns=time.time_ns(), host_ns=time.perf_counter_ns()))
+
+
+def can_toggle() -> bool:
+    """Whether this torch can switch collection while a profiler is at work (2.6 and later)."""
+    import torch
+
+    return hasattr(torch._C._autograd, "_toggle_collection_dynamic")
+
+
+def start_without_operators(profile: Any) -> None:
+    """Start a ``torch.profiler.profile`` that records named ranges and the device, and no operator.
+
+    Operators cost their callbacks at every one of them. torch's own start has no argument for that, the call
+    below it has; where a version lacks it, operators are recorded too.
+    """
+    import torch
+    from torch._C._profiler import RecordScope
+
+    profile.prepare_trace()
+    inner, plain_start = profile.profiler, profile.profiler._start_trace
+
+    def start() -> None:
+        inner.entered = True
+        torch.autograd.profiler._run_on_profiler_start()
+        torch._C._autograd._enable_profiler(
+            inner.config(create_trace_id=False), inner.kineto_activities, {RecordScope.USER_SCOPE}
+        )
+
+    try:
+        inner._start_trace = start
+        profile.start_trace()
+    except (AttributeError, TypeError):
+        inner._start_trace = plain_start
+        profile.start_trace()
+
+
+def _anchor_scopes(*, lean: bool) -> Iterable[Any]:
+    import torch
+
+    for _ in range(ANCHORS_AT_EACH_END):
+        if lean:
+            yield torch.profiler.record_function(ANCHOR_NAME)
+        else:
+            yield torch._C._profiler._RecordFunctionFast(ANCHOR_NAME)
+
+
+_DEVICE_ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
+
+
+def _activities(device_kind: str) -> list[Any]:
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    wanted = _DEVICE_ACTIVITIES.get(device_kind)
+    activities = [ProfilerActivity.CPU]
+    if wanted is not None and getattr(ProfilerActivity, wanted) in supported_activities():
+        activities.append(getattr(ProfilerActivity, wanted))
+    return activities

@@ -1,0 +1,1 @@
+"""A command under Nsight Systems: planned, run, explained."""
