@@ -12,6 +12,7 @@ from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, 
 from stepscope.capture.blocks import blocks_of
 from stepscope.capture.clock import DeviceClock, JointClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
+from stepscope.capture.cpu_use import cpu_use, read_cpu
 from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
@@ -123,6 +124,7 @@ class CallInProgress:
         if self._window is not None:
             call.watchers.append(self._window)
             self._window.begin()
+        self._cpu = read_cpu()
         self._clock.synchronise()
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
         self._start_ns = self._clock.now_ns()
@@ -159,6 +161,7 @@ class CallInProgress:
         except RuntimeError as error:
             failure = f"the device failed: {error}"
         done_ns = self._clock.now_ns()
+        self._used = cpu_use(self._cpu, read_cpu())
         on_host_ns = self._on_host(result) if result is not None and failure is None else None
         ends = ThreeEnds(
             start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=done_ns, on_host_ns=on_host_ns
@@ -184,6 +187,7 @@ class CallInProgress:
         recording = replace(
             recording,
             warnings=warnings,
+            cpu=self._used,
             anchors=(*recording.anchors, *(window.profiler.wall_anchors if window is not None else ())),
             outside=window.outside if window is not None else (),
             memory=tuple(memory.readings),

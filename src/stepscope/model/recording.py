@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.model.run import Anchor, Clock, MemoryReading, OutsideRun, Pause, ThreeEnds
+from stepscope.model.run import Anchor, Clock, CpuUse, MemoryReading, OutsideRun, Pause, ThreeEnds
 from stepscope.model.vocabulary import CopyKind, Stage, Word
 
 
@@ -119,3 +119,4 @@ class Recording:
     incomplete_reason: str | None = None
     created_unix_ns: int = 0
     graph_replays: int | None = None
+    cpu: CpuUse | None = None
