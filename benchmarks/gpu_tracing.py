@@ -171,7 +171,7 @@ class Worker:
         }
 
     def trace(self, detail: str, switching: str | None, name: str, *, peer_gzip: bool) -> dict[str, Any]:
-        from stepscope.session.keep import keep_trace
+        from stepscope.session.keep_trace import TraceToKeep, keep_trace
 
         before, clock = recompiles(), gpu_clock()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
@@ -189,7 +189,9 @@ class Worker:
                 raise RuntimeError(f"no trace: {call.run.warnings}")
             mapping = self.mapping if detail == "source" else None
             written_from = time.perf_counter_ns()
-            window, said = keep_trace(call, call.run, self.folder / name, mapping)
+            window, said = keep_trace(
+                TraceToKeep(observed=call, run=call.run, directory=self.folder / name, mapping=mapping)
+            )
             end = time.perf_counter_ns()
             peak = peak_bytes()
             result = {

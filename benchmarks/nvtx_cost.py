@@ -73,7 +73,11 @@ def main() -> None:
     for turn in range(arguments.runs):
         for way in WAYS if turn % 2 == 0 else reversed(WAYS):
             times[way].append(call(way))
-    result: dict[str, Any] = {"model": arguments.model, "steps": arguments.steps, "machine": environment.device_name}
+    result: dict[str, Any] = {
+        "model": arguments.model,
+        "steps": arguments.steps,
+        "machine": environment.device_name,
+    }
     for way in WAYS:
         ratios = [one / base for one, base in zip(times[way], times["none"], strict=True)]
         added = [1e6 * (one - base) for one, base in zip(times[way], times["none"], strict=True)]

@@ -28,7 +28,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     trace = Path()
 
     def translate_path(self, path: str) -> str:
-        return str(self.trace) if path.split("?")[0] == TRACE_ADDRESS else super().translate_path(path)
+        return (
+            str(self.trace)
+            if path.split("?", maxsplit=1)[0] == TRACE_ADDRESS
+            else super().translate_path(path)
+        )
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -59,7 +63,8 @@ const [sql, done] = [arguments[0], arguments[1]];
   const columns = result.columns();
   const rows = [];
   for (const it = result.iter({}); it.valid(); it.next()) {
-    rows.push(columns.map((name) => { const v = it.get(name); return typeof v === 'bigint' ? Number(v) : v; }));
+    const row = columns.map((name) => it.get(name));
+    rows.push(row.map((v) => (typeof v === 'bigint' ? Number(v) : v)));
   }
   return rows;
 })().then((rows) => done({rows}), (error) => done({error: String(error)}));
@@ -79,7 +84,9 @@ class Perfetto:
         self._driver.get(address)
         end = time.monotonic() + patience_s
         while time.monotonic() < end:
-            if self._driver.execute_script("return !!(window.app && window.app.trace && window.app.trace.engine)"):
+            if self._driver.execute_script(
+                "return !!(window.app && window.app.trace && window.app.trace.engine)"
+            ):
                 return
             time.sleep(0.2)
         raise TimeoutError("the Perfetto UI did not load the trace")
@@ -93,6 +100,7 @@ class Perfetto:
     def problems(self) -> dict[str, int]:
         """What the importer counts as errors or lost data: the badge shows when there is any."""
         rows = self.query(
-            "select name, sum(value) from stats where severity in ('error', 'data_loss') and value > 0 group by name"
+            "select name, sum(value) from stats "
+            "where severity in ('error', 'data_loss') and value > 0 group by name"
         )
         return {name: int(value) for name, value in rows}

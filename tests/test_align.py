@@ -55,7 +55,7 @@ def test_calls_put_in_cost_only_themselves(runs: list[int], data: st.DataObject)
     known = list(range(sum(runs)))
     wanted, truth, at = [], [], 0
     for number, run in enumerate(runs):
-        wanted += known[at : at + run] + [1000 + number]
+        wanted += [*known[at : at + run], 1000 + number]
         truth += [*known[at : at + run], -1]
         at += run
     found = align(tokens(wanted), tokens(known))

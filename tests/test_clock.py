@@ -15,7 +15,7 @@ from stepscope.capture.components import Known
 from stepscope.capture.devices import clock_for, self_test
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.recording import CallKind
-from stepscope.model.vocabulary import ClockKind
+from stepscope.model.vocabulary import ClockKind, TraceDetail
 from stepscope.session.observe import TraceRequest
 from test_observe import observe, stage_names
 
@@ -130,7 +130,7 @@ def test_no_profiler_is_started_while_a_graph_is_captured(tmp_path: Path) -> Non
         device.capturing = False
         generate(pipeline, 2)
 
-    request = TraceRequest(steps=1, scratch_dir=tmp_path, with_stack=False)
+    request = TraceRequest(steps=1, scratch_dir=tmp_path, detail=TraceDetail.OPS)
     observed = observe(pipeline, call, clock=FakeDeviceClock(device), trace=request)
 
     assert [pause.reason for pause in observed.run.pauses] == ["profiler start", "profiler stop"]

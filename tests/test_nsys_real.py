@@ -171,3 +171,22 @@ def test_the_commands_own_status_is_passed_on(tmp_path: Path, nvtx_folder: Calla
     done = nsys(tmp_path, nvtx_folder(UNDERSTOOD), *words)
     assert done.returncode == 3
     assert (tmp_path / "failed.nsys-rep").exists()
+
+
+def test_a_script_of_the_users_own_needs_no_change(tmp_path: Path, nvtx_folder: Callable[[str], str]) -> None:
+    """Under run, steps 1:3 of its pipeline call are captured."""
+    (tmp_path / "script.py").write_text(
+        "from stepscope.workload.load import load\n"
+        "from stepscope.workload.request import LoadRequest\n"
+        "pipe = load(LoadRequest(model='tiny/qwen-image')).pipeline\n"
+        "pipe('a', num_inference_steps=4, true_cfg_scale=4.0, negative_prompt=' ', height=64, width=64)\n"
+    )
+    words = ("--trace", "nvtx", "--steps", "1:3", "-o", "mine", "--", "run", "script.py")
+    done = nsys(tmp_path, nvtx_folder(UNDERSTOOD), *words)
+    assert done.returncode == 0, done.stderr
+    names = [name for name, _, _ in ranges(tmp_path / "mine.sqlite")]
+    assert [name for name in names if name.startswith("denoising")] == [
+        "denoising_step_1",
+        "denoising_step_2",
+    ]
+    assert names[:2] == ["stepscope_capture", "DenoisingStage"]

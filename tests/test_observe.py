@@ -16,6 +16,7 @@ from diffusers.pipelines.stable_diffusion import pipeline_stable_diffusion as sd
 import pipelines
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.run import Environment, Run, Workload
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.observe import ObservedCall, ObserveOptions, TraceRequest, observe_call
 
 ENVIRONMENT = Environment(stepscope="0", python="3", platform="test", host="test")
@@ -205,7 +206,7 @@ def test_what_was_recorded_before_an_exception_is_kept(sd: Any, error: BaseExcep
             raise error
         return {}
 
-    request = TraceRequest(steps=20, scratch_dir=tmp_path, with_stack=False)
+    request = TraceRequest(steps=20, scratch_dir=tmp_path, detail=TraceDetail.OPS)
     call = observe(sd, lambda: pipelines.sd(sd, 12, callback_on_step_end=callback), trace=request)
 
     assert call.error is error

@@ -13,7 +13,7 @@ import torch
 import pipelines
 from stepscope.capture.devices import clock_for, self_test
 from stepscope.capture.observer import Observer
-from stepscope.model.vocabulary import ClockKind, CopyKind
+from stepscope.model.vocabulary import ClockKind, CopyKind, TraceDetail
 from stepscope.session.observe import TraceRequest
 from test_observe import observe
 
@@ -84,7 +84,7 @@ def test_steps_are_the_devices_and_sum_to_the_wall_time(pipeline: Any) -> None:
 
 def test_the_trace_has_the_kernels_of_the_window(pipeline: Any, tmp_path: Path) -> None:
     """Kernels of steps 0 to 3 are in the raw export, none of them cut off by the stop."""
-    request = TraceRequest(steps=3, scratch_dir=tmp_path, with_stack=False)
+    request = TraceRequest(steps=3, scratch_dir=tmp_path, detail=TraceDetail.OPS)
     call = observe(pipeline, pipeline, trace=request)
     assert call.raw_trace is not None
     events = json.loads(call.raw_trace.path.read_text())["traceEvents"]

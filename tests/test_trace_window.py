@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pipelines
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.observe import ObservedCall, TraceRequest
 from test_observe import observe
 
@@ -46,7 +47,7 @@ def events_of(observed: ObservedCall) -> list[dict[str, Any]]:
 )
 def test_the_window_is_exact(flux: Any, tmp_path: Path, steps: int, asked: int, held: range) -> None:
     """Steps 1 to N; fewer where there are fewer; step 0 where it is alone; all for -1."""
-    observed = trace(flux, steps, asked, tmp_path, with_stack=False, record_shapes=False)
+    observed = trace(flux, steps, asked, tmp_path, detail=TraceDetail.OPS)
 
     assert observed.error is None
     assert len(observed.run.steps) == steps
@@ -102,7 +103,7 @@ def test_the_pause_is_in_no_stage_step_or_total(flux: Any, tmp_path: Path) -> No
 
 def test_all_stages_are_recorded_when_asked(flux: Any, tmp_path: Path) -> None:
     """Text encoding and decoding are in the trace; the profiler starts and stops outside the call."""
-    observed = trace(flux, 2, 5, tmp_path, all_stages=True, with_stack=False)
+    observed = trace(flux, 2, 5, tmp_path, all_stages=True, detail=TraceDetail.OPS)
     names = {event["name"] for event in events_of(observed)}
 
     assert {"aten::embedding", "aten::convolution"} <= names

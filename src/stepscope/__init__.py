@@ -57,6 +57,16 @@ _HOME = {
 """Where each public name lives."""
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext stepscope``: the cell magic ``%%stepscope``."""
+    import_module("stepscope.integrations.notebook").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext stepscope``."""
+    import_module("stepscope.integrations.notebook").unload(shell)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """Follows the lines of a user's code in one thread while a pipeline runs: slow, and exact.
 
 ``sys.settrace`` reports calls, lines and returns; only frames of a user's own files are followed line by
-line, and of torch only the call of a module, for its path. Nothing is installed in modules and no mode is on, so
-compiled code stays as it was compiled: a compiled function is one frame, at the line of its definition.
+line, and of torch only the call of a module, for its path. Nothing is installed in modules and no mode is
+on, so compiled code stays as it was compiled: a compiled function is one frame, at its first line.
 """
 
 from __future__ import annotations

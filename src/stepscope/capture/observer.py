@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from contextvars import Token
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,7 +72,7 @@ class Observer:
         for name, part in (("pipeline", pipeline), *components_of(pipeline)):
             if part is None or id(part) in parts.table:
                 continue
-            methods = methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+            methods = _methods(part, name)
             if methods:
                 self._add(parts, part, methods)
         for _, block, methods in blocks_of(pipeline):
@@ -87,7 +89,7 @@ class Observer:
         if plain is not part:  # torch.compile(module) leads to its methods by __getattr__
             parts.table[id(plain)] = {name: known for name, known in methods.items() if name != "__call__"}
         for attribute in methods:
-            if attribute in vars(part):
+            if attribute in getattr(part, "__dict__", ()):
                 self._wrappers.wrap(part, attribute, make_instance_wrapper(part))
             else:
                 owner = part if attribute == "__call__" or hasattr(type(part), attribute) else plain
@@ -125,7 +127,12 @@ class CallInProgress:
             call.watchers.append(self._window)
             self._window.begin()
         self._cpu = read_cpu()
-        self._clock.synchronise()
+        try:
+            self._clock.synchronise()
+        except BaseException:
+            if self._window is not None:
+                self._window.end()
+            raise
         self._anchor = Anchor(unix_ns=time.time_ns(), host_ns=self._clock.now_ns(), device=self._clock.device)
         self._start_ns = self._clock.now_ns()
         call.start = self._mark()
@@ -145,11 +152,11 @@ class CallInProgress:
             if self.call.ranges is not None:
                 self.call.ranges.close()
         self._memory.end()
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0] if error is not None else failure
+        reason = told(error) if error is not None else failure
         recording = freeze(
             self.call, start=self.call.start, end=end, ends=ends, anchor=self._anchor, incomplete=reason
         )
-        return self._captured(recording)
+        return self._captured(replace(recording, warnings=(*recording.warnings, *_later(result))))
 
     def _end(self, result: Any) -> tuple[ThreeEnds, Mark, str | None]:
         """Take the three ends; a device that has failed fails again when it is waited for."""
@@ -208,13 +215,37 @@ class CallInProgress:
         )
 
 
+def told(error: BaseException) -> str:
+    """The kind of an exception and the first line of what it says, if it can say anything."""
+    try:
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    except Exception:
+        return f"{type(error).__name__} (its text cannot be had)"
+
+
+def _later(result: Any) -> tuple[str, ...]:
+    """A coroutine or a generator does its work after the call that made it, and unseen."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        kind = type(result).__name__
+        return (f"the call returned a {kind}: what it does when it is used is not in these times",)
+    return ()
+
+
+def _methods(part: Any, name: str) -> Methods:
+    """What is known of a part; nothing of one that does not let itself be looked at."""
+    try:
+        return methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+    except Exception:
+        return {}
+
+
 def modules_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
     """The torch modules a pipeline holds, each once, under its first name."""
     import torch
 
     seen: set[int] = set()
     for name, part in components_of(pipeline):
-        if isinstance(part, torch.nn.Module) and id(part) not in seen:
+        if issubclass(type(part), torch.nn.Module) and id(part) not in seen:
             seen.add(id(part))
             yield name, part
 
@@ -252,10 +283,12 @@ def execution_device(pipeline: Any) -> Any:
     import torch
 
     for attribute in ("_execution_device", "device"):
-        device = getattr(pipeline, attribute, None)
+        device = None
+        with suppress(Exception):  # a property of somebody's
+            device = getattr(pipeline, attribute, None)
         if isinstance(device, torch.device):
             return device
     for _, part in components_of(pipeline):
-        if isinstance(part, torch.nn.Module):
+        if issubclass(type(part), torch.nn.Module):
             return next((parameter.device for parameter in part.parameters()), torch.device("cpu"))
     return torch.device("cpu")

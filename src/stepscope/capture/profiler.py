@@ -16,7 +16,7 @@ ANCHORS_AT_EACH_END = 3
 """The first one warms the path; readers take the narrowest pair."""
 
 LEAN = frozenset({TraceDetail.KERNELS, TraceDetail.SOURCE})
-"""Details of which a device's activity tells all that is written; a CPU has none, its operators are recorded."""
+"""Details of which a device's activity tells all that is written; on a CPU operators are the work."""
 
 
 class Profiler:
@@ -94,11 +94,10 @@ class Profiler:
         self._profile = None
 
     def _toggle(self, *, on: bool) -> None:
-        """Device activity only where operators are not recorded: their callbacks need no switching then."""
+        """All activities together: torch warns on standard error where only one of them is switched."""
         import torch
 
-        switched = [one for one in self._activities if not self.lean or one.name != "CPU"]
-        torch._C._autograd._toggle_collection_dynamic(on, set(switched))
+        torch._C._autograd._toggle_collection_dynamic(on, set(self._activities))
 
     def _anchor(self) -> None:
         """Events in the trace whose beginning is known on our clock to the width of the pair."""

@@ -60,7 +60,10 @@ class Watch:
     def __init__(self, pipeline: Any, handler: Handler, *, here: bool = True) -> None:
         check_watchable(pipeline)
         self.handler = handler
-        self._pipeline = weakref.ref(pipeline)
+        try:
+            self._pipeline: Callable[[], Any] = weakref.ref(pipeline)
+        except TypeError:  # slots without __weakref__: then it is kept alive
+            self._pipeline = lambda: pipeline
         self._type = type(pipeline)
         self._wrappers = Wrappers()
         self._place = _Place(here=here)

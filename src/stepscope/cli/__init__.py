@@ -22,7 +22,7 @@ from stepscope.cli.schema import SchemaCommand
 from stepscope.cli.slice import SliceCommand
 from stepscope.cli.sweep import SweepCommand
 from stepscope.cli.view import ViewCommand
-from stepscope.model.errors import StepscopeError
+from stepscope.model.errors import StepscopeError, Terminated
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
@@ -66,9 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StepscopeError as error:
         print(f"stepscope: error: {error}", file=sys.stderr)
         return error.exit_status
-    except KeyboardInterrupt:
-        print("stepscope: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        by_signal = isinstance(stop, Terminated)
+        print(f"stepscope: {f'ended by {stop}' if by_signal else 'interrupted'}", file=sys.stderr)
+        return stop.exit_status if isinstance(stop, Terminated) else 130
     except BrokenPipeError:
         # The reader (head, less) went away: not our failure. Keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from stepscope.cli.values import add_switch, boolean, json_object, positive, step_count
+from stepscope.cli.values import add_switch, boolean, finite, json_object, megabytes, positive, step_count
 
 SIZES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"720p": (1280, 720), "1080p": (1920, 1080), "2k": (2560, 1440), "4k": (3840, 2160)}
@@ -60,6 +60,19 @@ NOT_HERE: Mapping[str, str] = MappingProxyType(
 """Flags of ``sglang generate`` that this command does not have, and why."""
 
 
+TRACE_DETAILS: Mapping[str, str] = MappingProxyType(
+    {
+        "kernels": "device activity and launches (cost not yet measured)",
+        "ops": "and PyTorch's operators (not yet measured)",
+        "source": "kernels, each with the operator, module and exact line that a slow request beforehand "
+        "has found (not yet measured)",
+        "full": "operators with shapes and Python frames in every traced step, as SGLang records them "
+        "(not yet measured)",
+    }
+)
+"""What each detail records, and how much longer a traced step takes for it."""
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add every flag, in groups."""
     _add_request(parser.add_argument_group("what to generate"))
@@ -89,10 +102,10 @@ def _add_request(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--seed", type=int, metavar="N", help="seed of the noise (default: 42)")
     group.add_argument("--generator-device", metavar="DEVICE", help="where the noise is drawn")
     group.add_argument("--num-inference-steps", type=positive, metavar="N", help="(default: the model's)")
-    group.add_argument("--guidance-scale", type=float, metavar="X", help="(default: the model's)")
-    group.add_argument("--guidance-scale-2", type=float, metavar="X", help="of the second denoiser")
-    group.add_argument("--true-cfg-scale", type=float, metavar="X", help="classifier-free guidance proper")
-    group.add_argument("--guidance-rescale", type=float, metavar="X", help="(default: the model's)")
+    group.add_argument("--guidance-scale", type=finite, metavar="X", help="(default: the model's)")
+    group.add_argument("--guidance-scale-2", type=finite, metavar="X", help="of the second denoiser")
+    group.add_argument("--true-cfg-scale", type=finite, metavar="X", help="classifier-free guidance proper")
+    group.add_argument("--guidance-rescale", type=finite, metavar="X", help="(default: the model's)")
     group.add_argument("--height", type=positive, metavar="PIXELS", help="(default: the model's)")
     group.add_argument("--width", type=positive, metavar="PIXELS", help="(default: the model's)")
     for name, (width, height) in SIZES.items():
@@ -105,7 +118,7 @@ def _add_request(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_profiling(group: argparse._ArgumentGroup) -> None:
-    add_switch(group, "--profile", default=False, text="trace with torch.profiler: kernels, shapes, stacks")
+    add_switch(group, "--profile", default=False, text="trace with torch.profiler; see --trace-detail")
     group.add_argument(
         "--num-profiled-timesteps",
         type=step_count,
@@ -113,6 +126,17 @@ def _add_profiling(group: argparse._ArgumentGroup) -> None:
         help="steps to trace after step 0; -1: all of them (default: 5)",
     )
     add_switch(group, "--profile-all-stages", default=False, text="trace the whole call, with --profile")
+    group.add_argument(
+        "--trace-detail",
+        choices=tuple(TRACE_DETAILS),
+        help=f"{'; '.join(f'{name}: {text}' for name, text in TRACE_DETAILS.items())} (default: source)",
+    )
+    group.add_argument(
+        "--max-trace-mb",
+        type=megabytes,
+        metavar="MB",
+        help="largest trace file: fewer steps are kept where they would not fit (default: no limit)",
+    )
     group.add_argument("--perf-dump-path", metavar="FILE", help="write stage and step times as JSON")
     add_switch(
         group,
@@ -172,7 +196,7 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--vae-precision", metavar="DTYPE", help="of the VAE (default: --dtype)")
     group.add_argument("--text-encoder-precision", metavar="DTYPE", help="(default: --dtype)")
     group.add_argument("--lora-path", metavar="LORA", help="LoRA weights to add")
-    group.add_argument("--lora-scale", type=float, metavar="X", help="(default: 1.0)")
+    group.add_argument("--lora-scale", type=finite, metavar="X", help="(default: 1.0)")
     group.add_argument("--denoiser-layers", type=positive, metavar="N", help="cut dummy denoisers")
 
 

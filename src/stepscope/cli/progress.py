@@ -42,6 +42,10 @@ class TerminalListener:
         if total > 1:
             self._console.print(f"prompt {number + 1} of {total}: {request_id}", highlight=False)
 
+    def forecast(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(text, highlight=False)
+
     def warning(self, text: str) -> None:
         """Print a line that stays."""
         self._console.print(text, highlight=False)
@@ -61,6 +65,10 @@ class PlainListener:
 
     def running(self, request_id: str, number: int, total: int) -> None:
         """Say nothing."""
+
+    def forecast(self, text: str) -> None:
+        """Print it."""
+        print(text, file=sys.stderr)
 
     def warning(self, text: str) -> None:
         """Print it."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from typing import Any
 
 from stepscope.model.errors import UsageError
 
 TRUE = frozenset({"true", "1", "yes", "on"})
+MOST = 2**31 - 1
+"""What sizes and counts may be: torch's kernels count in 32 bits."""
 FALSE = frozenset({"false", "0", "no", "off"})
 
 
@@ -30,7 +33,31 @@ def positive(text: str) -> int:
     number = _integer(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not above zero")
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"{number} is more than {MOST}")
     return number
+
+
+def finite(text: str) -> float:
+    """A number that is one: NaN and infinity make a picture of nothing and a record of null."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
+    return number
+
+
+def megabytes(text: str) -> float:
+    """A size above zero."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if not 0 < size < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size above zero")
+    return size
 
 
 def step_count(text: str) -> int:
@@ -57,12 +84,17 @@ def call_numbers(text: str) -> tuple[range, ...]:
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object, as ``--diffusers-kwargs '{"strength": 0.5}'`` has it."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("not a JSON object")
     return value
+
+
+def _no_constant(name: str) -> Any:
+    message = f"{name} is no number"
+    raise ValueError(message)
 
 
 def _integer(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What ties the calls of a recording to Python source: noted line by line, and as it is written in a trace."""
+"""What ties the calls of a recording to Python source: noted line by line, and as written in a trace."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import msgspec
 from stepscope.model.errors import UnreadableInputError
 from stepscope.model.run import RUN_SCHEMA_VERSION, Run
 from stepscope.record.atomic import write_atomic
+from stepscope.record.json_text import encoded
 
 RUN_FILE = "run.json"
 
@@ -19,7 +20,7 @@ class _Version(msgspec.Struct):
 
 def encode_run(run: Run) -> bytes:
     """The run as indented JSON; times stay integer nanoseconds."""
-    return msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
+    return msgspec.json.format(encoded(run), indent=2) + b"\n"
 
 
 def write_run(run: Run, path: Path) -> Path:

@@ -18,11 +18,12 @@ from stepscope.model.vocabulary import Outside, TraceDetail
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import Finished, keep
 from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call, where_it_ended
-from stepscope.session.trace_size import expected_size
+from stepscope.session.trace_forecast import PlannedWindow, forecast, plan_window
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
 from stepscope.workload.describe import describe
@@ -86,12 +87,13 @@ def generate_with(
     for request in options.requests:  # a wrong argument is found before the first run, not after it
         call_arguments(loaded.pipeline, request, loaded.defaults)
     _show_bars(loaded.pipeline, shown=options.show_progress)
-    warmup, mapping, outside = _warm_up(session)
-    before = outside if loading is None else (loading, *outside)
+    prepared = _warm_up(session)
+    if loading is not None:
+        prepared = replace(prepared, outside=(loading, *prepared.outside))
     results: list[GenerateResult] = []
     for number in range(len(options.requests)):
-        around = before if number == 0 else ()
-        results.append(_run(session, number, _Prepared(warmup, mapping, around)))
+        results.append(_run(session, number, prepared))
+        prepared = replace(prepared, outside=())
         finished(results[-1])
         if results[-1].error is not None:
             break
@@ -104,10 +106,11 @@ class _Prepared:
 
     warmup: Warmup
     mapping: Mapping | None
+    window: PlannedWindow | None
     outside: tuple[OutsideRun, ...]
 
 
-def _warm_up(session: _Session) -> tuple[Warmup, Mapping | None, tuple[OutsideRun, ...]]:
+def _warm_up(session: _Session) -> _Prepared:
     options = session.options.warmup
     measures = session.options.measures or session.nvtx is not None
     wanted = measures if options.enabled is None else options.enabled
@@ -116,7 +119,8 @@ def _warm_up(session: _Session) -> tuple[Warmup, Mapping | None, tuple[OutsideRu
     if not wanted:
         said_no = options.enabled is False
         reason = "--no-warmup" if said_no else "nothing is timed or traced"
-        return not_warmed_up(reason), Mapping(reason=reason) if maps else None, ()
+        mapping = Mapping(reason=reason) if maps else None
+        return _Prepared(not_warmed_up(reason), mapping, _plan_window(session, None, mapping), ())
     begin = time.perf_counter_ns()
     runs: list[Run] = []
     warmup = warm_up(
@@ -130,8 +134,7 @@ def _warm_up(session: _Session) -> tuple[Warmup, Mapping | None, tuple[OutsideRu
     )
     mapping = _map(session, runs[-1]) if maps else None
     outside = _outside(Outside.WARMUP, begin)
-    _say_size(session, runs[-1])
-    return warmup, mapping, (outside,)
+    return _Prepared(warmup, mapping, _plan_window(session, runs[-1], mapping), (outside,))
 
 
 def _map(session: _Session, warmup_run: Run) -> Mapping:
@@ -148,14 +151,16 @@ def _map(session: _Session, warmup_run: Run) -> Mapping:
         )
 
 
-def _say_size(session: _Session, warmup_run: Run) -> None:
-    """Before a long trace is recorded, say what it will take."""
-    profile, request, loaded = session.options.profile, session.options.requests[0], session.loaded
-    if profile is None or not (profile.all_stages or profile.steps == -1):
-        return
-    said = expected_size(loaded, warmup_run, request.steps or loaded.defaults.steps)
-    if said is not None:
-        session.listener.warning(said)
+def _plan_window(session: _Session, warmup_run: Run | None, mapping: Mapping | None) -> PlannedWindow | None:
+    """Which steps to trace, and a word on their size; fewer than asked where they do not fit."""
+    profile, loaded = session.options.profile, session.loaded
+    if profile is None:
+        return None
+    total = session.options.requests[0].steps or loaded.defaults.steps
+    planned = plan_window(profile, total, forecast(loaded, profile.detail, warmup_run, mapping))
+    if planned.forecast:
+        session.listener.forecast(planned.forecast)
+    return planned
 
 
 def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
@@ -166,15 +171,23 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
     request_id = str(uuid.uuid4())
     session.listener.running(request_id, number, len(options.requests))
     arguments = call_arguments(loaded.pipeline, request, loaded.defaults)
-    with _scratch(places) as scratch:
+    interrupts = Interrupts()
+
+    def call() -> Any:
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+        with interrupts.allowed():
+            return loaded.pipeline(**arguments)
+
+    with interrupts.held_back(), _scratch(places) as scratch:
         observed = observe_call(
             loaded.pipeline,
-            lambda: loaded.pipeline(**arguments),
+            call,
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
             options=ObserveOptions(
-                trace=_trace_request(options, scratch), own_process=True, nvtx=session.nvtx
+                trace=_trace_request(options, prepared.window, scratch), own_process=True, nvtx=session.nvtx
             ),
             call_id=number,
         )
@@ -183,9 +196,9 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
             warmup=prepared.warmup,
             incomplete_reason=where_it_ended(observed.run),
             outside=(*prepared.outside, *observed.run.outside),
-            warnings=(*loaded.notes, *observed.run.warnings),
+            warnings=(*loaded.notes, *_shortened(prepared.window), *observed.run.warnings),
         )
-        return keep(
+        result = keep(
             Finished(
                 observed=replace(observed, run=run),
                 request=request,
@@ -193,8 +206,12 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
                 output=options.output,
                 places=places,
                 mapping=prepared.mapping,
-            )
+                max_trace_bytes=None if options.profile is None else options.profile.max_bytes,
+            ),
+            interrupts,
         )
+    waiting = interrupts.pending()
+    return replace(result, error=result.error or waiting)
 
 
 @contextmanager
@@ -209,13 +226,21 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         yield Path(folder)
 
 
-def _trace_request(options: GenerateOptions, scratch: Path | None) -> TraceRequest | None:
-    profile = options.profile
-    if profile is None or scratch is None:
+def _trace_request(
+    options: GenerateOptions, window: PlannedWindow | None, scratch: Path | None
+) -> TraceRequest | None:
+    if options.profile is None or window is None or scratch is None:
         return None
     return TraceRequest(
-        steps=profile.steps, all_stages=profile.all_stages, scratch_dir=scratch, detail=profile.detail
+        steps=window.steps,
+        all_stages=window.all_stages,
+        scratch_dir=scratch,
+        detail=options.profile.detail,
     )
+
+
+def _shortened(window: PlannedWindow | None) -> tuple[str, ...]:
+    return (window.note,) if window is not None and window.note else ()
 
 
 def _show_bars(pipeline: Any, *, shown: bool) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from stepscope.model.errors import UsageError
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.generate_options import (
     PROFILED_STEPS,
     GenerateOptions,
@@ -24,6 +26,9 @@ from stepscope.workload.request import (
     Precision,
 )
 
+NAME_BYTES = 255
+"""Of one name in a path, on every file system in use."""
+
 COMPONENT_OFFLOADS = (
     "dit_cpu_offload",
     "text_encoder_cpu_offload",
@@ -31,6 +36,12 @@ COMPONENT_OFFLOADS = (
     "vae_cpu_offload",
 )
 """SGLang's offload flags by component; diffusers moves all components or none."""
+
+
+PROFILE_FLAGS = ("num_profiled_timesteps", "profile_all_stages", "trace_detail", "max_trace_mb")
+"""Flags that mean nothing without --profile."""
+
+MOST_TRACE_MB = 1e9
 
 
 class GenerateFlags(TypedDict, total=False):
@@ -58,6 +69,8 @@ class GenerateFlags(TypedDict, total=False):
     profile: bool
     num_profiled_timesteps: int
     profile_all_stages: bool
+    trace_detail: str
+    max_trace_mb: float
     perf_dump_path: str | Path
     warmup: bool
     warmup_steps: int
@@ -108,6 +121,7 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
         UsageError: flags that exclude each other, a value out of range, a prompt file that cannot be read.
 
     """
+    _check_texts(flags)
     profile = _profile(flags)
     return GenerateOptions(
         load=_load(flags),
@@ -129,7 +143,7 @@ def _prompts(flags: GenerateFlags) -> list[str]:
     path = _path(flags.get("prompt_path"))
     if path is not None:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")  # not at U+2028 and its like
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise UsageError(f"cannot read {path}: {reason}.", remedy="Check --prompt-path.") from error
@@ -172,7 +186,7 @@ def _profile(flags: GenerateFlags) -> ProfileOptions | None:
             f"--num-profiled-timesteps is {steps}.", remedy="Give a positive number, or -1 for all steps."
         )
     if not flags.get("profile", False):
-        asked = [name for name in ("num_profiled_timesteps", "profile_all_stages") if flags.get(name)]
+        asked = [name for name in PROFILE_FLAGS if flags.get(name)]
         if asked:
             flag = "--" + asked[0].replace("_", "-")
             raise UsageError(f"{flag} traces nothing without --profile.", remedy="Add --profile.")
@@ -180,8 +194,19 @@ def _profile(flags: GenerateFlags) -> ProfileOptions | None:
     return ProfileOptions(
         steps=steps,
         all_stages=flags.get("profile_all_stages", False),
+        detail=TraceDetail(flags.get("trace_detail", TraceDetail.SOURCE)),
+        max_bytes=_max_bytes(flags),
         directory=_path(flags.get("profile_dir")),
     )
+
+
+def _max_bytes(flags: GenerateFlags) -> int | None:
+    megabytes = flags.get("max_trace_mb")
+    if megabytes is None:
+        return None
+    if not 0 < megabytes < MOST_TRACE_MB:
+        raise UsageError(f"--max-trace-mb is {megabytes}.", remedy="Give megabytes above zero.")
+    return max(1, round(megabytes * 1e6))
 
 
 def _output(flags: GenerateFlags) -> OutputOptions:
@@ -247,5 +272,23 @@ def _compile(flags: GenerateFlags) -> CompileKind:
     return CompileKind.WHOLE if kind is CompileKind.NONE else kind
 
 
+def _check_texts(flags: GenerateFlags) -> None:
+    """An empty value is a shell variable that was not set: nothing else would do what was meant."""
+    for name, value in flags.items():
+        if value == "" and name not in {"prompt", "negative_prompt"}:
+            raise UsageError(f"--{name.replace('_', '-')} is empty.", remedy="Give a value or leave it out.")
+
+
 def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value).expanduser()
+    """The path; UsageError where no file system can have it."""
+    if value is None:
+        return None
+    try:
+        path = Path(value).expanduser()
+    except RuntimeError as error:  # ~nobody-there
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: {error}") from error
+    if "\0" in str(path):
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: it holds a NUL character.")
+    if any(len(os.fsencode(part)) > NAME_BYTES for part in path.parts):
+        raise UsageError(f"{str(value)[:80]!r}... cannot be a path: a name in it is too long.")
+    return path

@@ -23,6 +23,7 @@ class ProfileOptions:
     steps: int = PROFILED_STEPS  # after step 0; -1: all
     all_stages: bool = False
     detail: TraceDetail = TraceDetail.SOURCE
+    max_bytes: int | None = None  # of each trace file: fewer steps where they would not fit
     directory: Path | None = None  # None: in the run directory, else from the environment, else ./logs
 
 
@@ -77,6 +78,11 @@ class GenerateResult:
     error: BaseException | None = None  # the pipeline's own exception, or what could not be written
 
     @property
+    def has_files(self) -> bool:
+        """Whether anything of the run is on disk."""
+        return bool(self.dump_path or self.run_directory or self.run.traces or self.output_paths)
+
+    @property
     def trace_path(self) -> Path | None:
         """The trace of this run, if one was written."""
         return Path(self.run.traces[0].path) if self.run.traces else None
@@ -102,6 +108,9 @@ class Listener(Protocol):
     def running(self, request_id: str, number: int, total: int) -> None:
         """About to run a request."""
 
+    def forecast(self, text: str) -> None:
+        """What a trace will take, before it is recorded."""
+
     def warning(self, text: str) -> None:
         """Something to know before the work is done."""
 
@@ -119,6 +128,9 @@ class SilentListener:
         """Say nothing."""
 
     def running(self, request_id: str, number: int, total: int) -> None:
+        """Say nothing."""
+
+    def forecast(self, text: str) -> None:
         """Say nothing."""
 
     def warning(self, text: str) -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.dump import PerfDump
-from stepscope.model.errors import RunFailedError, StepscopeError
-from stepscope.model.run import Output, OutsideRun, Run, TraceWindow
-from stepscope.model.vocabulary import Outside, TraceDetail
+from stepscope.model.errors import StepscopeError
+from stepscope.model.run import Output, OutsideRun, Run
+from stepscope.model.vocabulary import Outside
 from stepscope.record.atomic import keep_existing
 from stepscope.record.media import output_of, save_media, stem_of
 from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
-from stepscope.record.trace_writing.lean_writer import write_lean_trace
-from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
-from stepscope.session.mapping import Mapping, about, call_mapper
+from stepscope.session.interrupts import Interrupts
+from stepscope.session.keep_trace import TraceToKeep, keep_trace
+from stepscope.session.mapping import Mapping
 from stepscope.session.observe import ObservedCall
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
@@ -51,12 +51,18 @@ class _Kept:
         begin = time.perf_counter_ns()
         try:
             yield
-        except (StepscopeError, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
+        except (Exception, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
             self.failures.append(error)
-            self.add(warnings=(str(error) or "interrupted while a file was written",))
+            self.add(warnings=(_told(error),))
         if outside is not None:
             end = time.perf_counter_ns()
             self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted while a file was written"
+    return str(error) if isinstance(error, StepscopeError) else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,7 @@ class Finished:
     output: OutputOptions
     places: Destinations
     mapping: Mapping | None = None
+    max_trace_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +89,23 @@ class KeptCall:
     failures: tuple[BaseException, ...] = ()
 
 
-def keep(finished: Finished) -> GenerateResult:
+def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
     kept = _Kept(run=observed.run)
     if observed.error is None:
-        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
             _keep_outputs(kept, finished)
-    dump_path = _keep_measured(kept, observed, places, finished.mapping)
+    if places.traces is not None:
+        trace = TraceToKeep(
+            observed=observed,
+            run=kept.run,
+            directory=places.traces,
+            mapping=finished.mapping,
+            max_bytes=finished.max_trace_bytes,
+        )
+        _keep_trace(kept, trace, allowed=interrupts.allowed)
+    dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
         dump=reconcile(kept.run),
@@ -103,7 +119,9 @@ def keep(finished: Finished) -> GenerateResult:
 def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     """As ``keep``, for a call of somebody else's program: its output is its own."""
     kept = _Kept(run=observed.run)
-    dump_path = _keep_measured(kept, observed, places)
+    if places.traces is not None:
+        _keep_trace(kept, TraceToKeep(observed=observed, run=kept.run, directory=places.traces))
+    dump_path = _keep_records(kept, places)
     return KeptCall(
         run=kept.run,
         dump=reconcile(kept.run),
@@ -113,15 +131,16 @@ def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     )
 
 
-def _keep_measured(
-    kept: _Kept, observed: ObservedCall, places: Destinations, mapping: Mapping | None = None
-) -> Path | None:
-    """The trace, then the records; the dump's path if one was written."""
-    if places.traces is not None:
-        with kept.guarded(Outside.TRACE_EXPORT):
-            window, said = keep_trace(observed, kept.run, places.traces, mapping)
-            kept.add(traces=(window,), warnings=(said,) if said else ())
-    return _keep_records(kept, places)
+def _keep_trace(
+    kept: _Kept,
+    trace: TraceToKeep,
+    *,
+    allowed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Write the trace; inside ``allowed`` a signal may end that, and is kept as a failure."""
+    with kept.guarded(Outside.TRACE_EXPORT), allowed():
+        window, said = keep_trace(trace)
+        kept.add(traces=(window,), warnings=(said,) if said else ())
 
 
 def _keep_outputs(kept: _Kept, finished: Finished) -> None:
@@ -146,34 +165,6 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
     if asked is not None:
         return stem_of(Path(asked).stem)
     return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
-
-
-def keep_trace(
-    observed: ObservedCall, run: Run, directory: Path, mapping: Mapping | None = None
-) -> tuple[TraceWindow, str]:
-    """Write a run's trace; also a line about what could not be mapped, empty where nothing is amiss."""
-    raw = observed.raw_trace
-    if raw is None:
-        reason = next(
-            (text for text in run.warnings if "trace" in text), "it ended before a step was recorded"
-        )
-        raise RunFailedError(f"the run has no trace: {reason}.")
-    if not raw.path.exists():  # Kineto writes from C++ and says nothing when it cannot
-        raise RunFailedError(
-            f"torch.profiler could not write its export beside the trace, in {directory}.",
-            remedy="The disk is most likely full: free some space or choose another --profile-dir.",
-        )
-    content = TraceContent(
-        steps=raw.steps,
-        asked=raw.request.steps,
-        full_stages=raw.request.all_stages,
-        marks=raw.anchors,
-    )
-    if raw.request.detail in {TraceDetail.KERNELS, TraceDetail.SOURCE}:
-        mapper = call_mapper(run, mapping)
-        window, mapped = write_lean_trace(raw.path, run, content, directory, mapper)
-        return window, about(mapped, mapping)
-    return write_trace(raw.path, run, content, directory), ""
 
 
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from stepscope.analyse.trace.mapping import SourceMap, apply_map, map_sources
@@ -36,6 +37,17 @@ class Mapping:
 
     sources: SourceMap | None = None
     reason: str = ""
+
+    @property
+    def calls_a_step(self) -> int:
+        """Calls of a usual step that was mapped; 0 where there is no map."""
+        counts = [] if self.sources is None else list(self.sources.calls_by_step.values())
+        return int(median(counts)) if counts else 0
+
+    @property
+    def launches(self) -> bool:
+        """Whether the calls launch work on a device; on a CPU they are operators."""
+        return self.sources is not None and self.sources.of_launches
 
 
 def mapping_pass(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,11 +88,30 @@ class Observation:
 
     def __init__(self) -> None:
         self._calls: deque[ObservedCall] = deque(maxlen=KEPT_CALLS)
+        self._problems: deque[str] = deque(maxlen=KEPT_CALLS)
 
     @property
     def calls(self) -> tuple[ObservedCall, ...]:
         """Finished calls, failed ones included; ``result`` is None in each, it belongs to the caller."""
         return tuple(self._calls)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why calls that were made are not in ``calls``: a fault of the observer is not the caller's."""
+        return tuple(self._problems)
+
+    @contextmanager
+    def unharmed(self) -> Iterator[None]:
+        """Note and log an exception of the observer's own instead of raising it into the user's call."""
+        try:
+            yield
+        except Exception as error:
+            self.blame(error)
+
+    def blame(self, error: Exception) -> None:
+        """Note and log what kept a call from being observed."""
+        self._problems.append(f"{type(error).__name__}: {error}")
+        logging.getLogger("stepscope").warning("a call could not be observed", exc_info=error)
 
     def keep(self, call: ObservedCall) -> None:
         self._calls.append(call)
@@ -121,13 +141,19 @@ def observing(
         def handle(called: Any, call: Callable[[], Any]) -> Any:
             call_id = next(ids)
             identity = CallIdentity(request_id(call_id), call_id, workload, environment)
-            progress = _begin(observer, called, options)
+            try:
+                progress = _begin(observer, called, options)
+            except Exception as error:
+                observation.blame(error)
+                return call()
             try:
                 result = call()
             except BaseException as error:
-                observation.keep(observed_of(progress.finish(error), identity, error=error))
+                with observation.unharmed():
+                    observation.keep(observed_of(progress.finish(error), identity, error=error))
                 raise
-            observation.keep(observed_of(progress.finish(None, result), identity))
+            with observation.unharmed():
+                observation.keep(observed_of(progress.finish(None, result), identity))
             return result
 
         watch = Watch(pipeline, handle)

@@ -9,6 +9,8 @@ from pathlib import Path
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
 from stepscope.analyse.results import RankReport, Report, RunSummary
 from stepscope.analyse.run.summarise import summarise
+from stepscope.analyse.trace.analysis import analyse
+from stepscope.analyse.trace.waits_in_steps import WaitInSteps, waits_in_steps
 from stepscope.model.dump import PerfDump
 from stepscope.model.errors import StepscopeError, UnreadableInputError
 from stepscope.record.open import InputKind, read_trace, recognise
@@ -63,6 +65,28 @@ def report_calls(dumps: Sequence[PerfDump], traces: Sequence[Path]) -> Report:
     for path in traces:
         _read_path(path, read)
     return assemble(read.sources, read.runs, read.traces, tuple(str(error) for error in read.errors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWaits:
+    """What makes the host wait inside the traced steps of one trace."""
+
+    waits: tuple[WaitInSteps, ...]
+    step_count: int
+    has_device_work: bool
+
+
+def step_waits(path: Path) -> StepWaits:
+    """Every call inside the steps of a trace that waits for the device, whatever it costs.
+
+    Raises:
+        UnreadableInputError: it is no trace, or nothing in it can be read.
+
+    """
+    found = analyse(read_trace(path))
+    return StepWaits(
+        waits=waits_in_steps(found), step_count=len(found.marks.steps), has_device_work=len(found.work) > 0
+    )
 
 
 def report_ranks(path: Path) -> tuple[RankReport, ...]:

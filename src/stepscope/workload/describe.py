@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
 
     def whole(name: str) -> int | None:
         value = effective(name)
-        return int(value) if isinstance(value, (int, float)) else None
+        return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
     guidance = {name: effective(name) for name in GUIDANCE}
     return Workload(

@@ -48,7 +48,7 @@ def load_pipeline(request: LoadRequest, model: str, dtypes: Mapping[str, torch.d
 def _folder(model: str) -> Path | None:
     """The local folder ``model`` names, checked to be a pipeline's; None for a hub id."""
     path = Path(model).expanduser()
-    if path.is_dir():
+    if _exists(path) and path.is_dir():
         indices = [path / name for name in (MODEL_INDEX, MODULAR_INDEX) if (path / name).is_file()]
         if not indices:
             raise UsageError(
@@ -57,13 +57,21 @@ def _folder(model: str) -> Path | None:
             )
         _check_index(indices[0])
         return path
-    if path.is_file():
+    if _exists(path):
         raise UsageError(
             f"{model} is a file.", remedy="Give a hub id or the top folder of a diffusers pipeline."
         )
     if model.startswith((".", "/", "~")) or model.count("/") > 1:
         raise UsageError(f"There is no folder {model}.", remedy="Check --model-path.")
     return None
+
+
+def _exists(path: Path) -> bool:
+    """Whether it is there; what no file system can name (NUL, too long) is not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _check_index(index: Path) -> None:
@@ -203,7 +211,7 @@ def _or_dummy(model: str) -> str:
 def _built_in(model: str) -> str:
     if find_preset(model):
         return "It can be profiled with random weights: --load-format dummy."
-    if Path(model).expanduser().is_dir():
+    if _exists(Path(model).expanduser()):
         return "Check that the folder is whole."
     return f"{DEFAULT_MODEL} and other presets need no download."
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from stepscope.analyse.findings.cost import gap_cost_ns, moments
 from stepscope.analyse.findings.thresholds import percent, severity, worth_telling
-from stepscope.analyse.intervals import contains, union
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.analyse.run.step_statistics import OUTLIER_ABOVE
 from stepscope.analyse.trace.analysis import Analysis
@@ -16,7 +15,7 @@ from stepscope.analyse.trace.attribute import HostPlaces, operators_at, source_a
 from stepscope.analyse.trace.grouping import group_by
 from stepscope.analyse.trace.nesting import NONE
 from stepscope.analyse.trace.transfers import operator_name
-from stepscope.model.trace import I64
+from stepscope.analyse.trace.waits_in_steps import calls_in_steps
 from stepscope.model.vocabulary import BoundBy
 
 TINY_KERNEL_NS = 10_000
@@ -33,7 +32,7 @@ _ASK_ONCE = (
 
 def synchronisation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]:
     """Calls inside steps that make the host wait for the device, by source, with the idle they expose."""
-    in_loop = _calls_in_steps(found)
+    in_loop = calls_in_steps(found)
     if not len(in_loop):
         return
     calls = found.calls
@@ -158,14 +157,3 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
             remedy="What happens once (loading a library, compiling, autotuning) belongs into a warm-up run "
             "with the same shapes; what happens in every run belongs out of the loop.",
         )
-
-
-def _calls_in_steps(found: Analysis) -> I64:
-    """Rows of the blocking calls that begin inside a step, of any thread of its process."""
-    calls = found.calls
-    inside = np.zeros(len(calls), np.bool_)
-    for process in {step.span.process for step in found.marks.steps}:
-        spans = [step.span for step in found.marks.steps if step.span.process == process]
-        steps = union([span.start_ns for span in spans], [span.end_ns for span in spans])
-        inside |= (calls.process == process) & contains(steps, calls.start_ns)
-    return np.flatnonzero(inside)

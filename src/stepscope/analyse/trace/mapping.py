@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stepscope.analyse.trace.align import U64, Alignment, Match, align
 from stepscope.analyse.trace.attribute import HostPlaces, operators_at
 from stepscope.analyse.trace.call_sequence import CallSequence, Vocabulary, call_sequence
-from stepscope.analyse.trace.segments import Boundary
+from stepscope.analyse.trace.segments import NO_STEP, Boundary
 from stepscope.model.source_map import LineLog, MappedCalls, MappingSummary
 from stepscope.model.trace import I32, I64, SourceLine, Trace
 
@@ -40,6 +40,7 @@ class SourceMap:
 
     vocabulary: Vocabulary
     thread: int
+    of_launches: bool  # else its calls are operators
     token: U64
     parts: dict[str, tuple[Part, ...]]  # by label
     source: I32
@@ -49,6 +50,14 @@ class SourceMap:
     sources: tuple[SourceLine, ...]
     operators: tuple[str, ...]
     shape_texts: tuple[str, ...]
+
+    @property
+    def calls_by_step(self) -> dict[int, int]:
+        """How many calls each step of the pass made."""
+        counts: Counter[int] = Counter()
+        for part in (part for parts in self.parts.values() for part in parts if part.step != NO_STEP):
+            counts[part.step] += part.last - part.first
+        return dict(counts)
 
 
 def map_sources(trace: Trace, marks: Sequence[Boundary], lines: LineLog) -> SourceMap:
@@ -67,6 +76,7 @@ def map_sources(trace: Trace, marks: Sequence[Boundary], lines: LineLog) -> Sour
     return SourceMap(
         vocabulary=vocabulary,
         thread=lines.thread,
+        of_launches=calls.of_launches,
         token=calls.token,
         parts={label: tuple(parts) for label, parts in by_label.items()},
         source=_lines_of(calls, lines),
@@ -79,9 +89,23 @@ def map_sources(trace: Trace, marks: Sequence[Boundary], lines: LineLog) -> Sour
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Matches:
+    """For each call its partner in the map (-1: none), how sure that is, and why some have none."""
+
+    partner: I64
+    match: NDArray[np.int8]
+    unmapped: dict[str, int]
+
+
 def apply_map(trace: Trace, marks: Sequence[Boundary], known: SourceMap) -> MappedCalls:
-    """What made each call of a lean recording, as far as the map tells."""
+    """What made each call of a lean recording, as far as the map tells. ``marks`` are on its clock."""
     calls = call_sequence(trace, known.thread, known.vocabulary)
+    return _mapped(trace, calls, _match(calls, marks, known), known)
+
+
+def _match(calls: CallSequence, marks: Sequence[Boundary], known: SourceMap) -> _Matches:
+    """Match part by part; the same part with the same calls, step after step, is looked at once."""
     partner = np.full(len(calls.row), -1, np.int64)
     match = np.zeros(len(calls.row), np.int8)
     unmapped: Counter[str] = Counter()
@@ -89,16 +113,15 @@ def apply_map(trace: Trace, marks: Sequence[Boundary], known: SourceMap) -> Mapp
     for part in _parts(calls, marks):
         inside = slice(part.first, part.last)
         key = (part.label, calls.token[inside].tobytes())
-        found = seen.get(key)
-        if found is None:
-            found = seen[key] = _best(calls.token[inside], part, known)
-        alignment, offset = found
+        if key not in seen:
+            seen[key] = _best(calls.token[inside], part, known)
+        alignment, offset = seen[key]
         partner[inside] = np.where(alignment.partner >= 0, alignment.partner + offset, -1)
         match[inside] = alignment.match
         missing = int((alignment.match == Match.NONE).sum())
         if missing:
             unmapped[_reason(part, known)] += missing
-    return _mapped(trace, calls, partner, match, known, unmapped)
+    return _Matches(partner, match, dict(unmapped))
 
 
 def _reason(part: Part, known: SourceMap) -> str:
@@ -147,15 +170,9 @@ def _lines_of(calls: CallSequence, lines: LineLog) -> I32:
     return result
 
 
-def _mapped(
-    trace: Trace,
-    calls: CallSequence,
-    partner: I64,
-    match: NDArray[np.int8],
-    known: SourceMap,
-    unmapped: Counter[str],
-) -> MappedCalls:
+def _mapped(trace: Trace, calls: CallSequence, matches: _Matches, known: SourceMap) -> MappedCalls:
     """Spread what was found for calls over all rows. A match by place has no exact line any more."""
+    partner, match = matches.partner, matches.match
     found = partner >= 0
     row, other = calls.row[found], partner[found]
     guessed = match[found] == Match.BY_PLACE
@@ -187,6 +204,6 @@ def _mapped(
             checked=int((match == Match.CHECKED).sum()),
             by_place=int((match == Match.BY_PLACE).sum()),
             exact_lines=int(exact[source].sum()),
-            unmapped=dict(unmapped),
+            unmapped=matches.unmapped,
         ),
     )

@@ -39,6 +39,7 @@ ANNOTATION_CATEGORIES = frozenset({"user_annotation"})
 _LAUNCH_SUFFIXES = ("_runtime", "_driver")
 _LAUNCH_NAMES = frozenset({"Runtime"})
 _NO_SHAPES = -1
+_MOVED_TRACKS = 1_800_000_000  # above any thread of Linux (4,194,304)
 
 
 class KinetoColumns:
@@ -156,7 +157,7 @@ class KinetoColumns:
         columns = self._host(events, times)
         ours = np.array([a.stepscope for a in args], _BOOL)
         launching = [
-            e.tid if a.thread is None or not a.stepscope else a.thread
+            a.thread if a.thread is not None and (a.stepscope or _is_moved(e)) else e.tid
             for e, a in zip(events, args, strict=True)
         ]
         self.annotations.add(**columns | {"thread": self._identifiers(launching)}, ours=ours)
@@ -248,6 +249,11 @@ def _parsed(raw: bytes | msgspec.Raw) -> object:
         return msgspec.json.decode(raw or b"[]")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return []
+
+
+def _is_moved(event: Event) -> bool:
+    """Whether stepscope has put a range on a track of its own; its thread is among its arguments then."""
+    return isinstance(event.tid, int) and event.tid >= _MOVED_TRACKS
 
 
 def _args(events: Sequence[Event]) -> list[EventArgs]:

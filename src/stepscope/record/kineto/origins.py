@@ -2,7 +2,7 @@
 
 A lean trace has no operators of its own. Each call that is mapped becomes one here, as long as its call (of
 several calls of one operator, from the first to the last), so that everything that looks for the operator
-around a call finds it; ``LEAN_OPERATORS`` in the trace's metadata says that their durations are those of calls.
+around a call finds it; ``LEAN_OPERATORS`` in the metadata says that their durations are those of calls.
 """
 
 from __future__ import annotations

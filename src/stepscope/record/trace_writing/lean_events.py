@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.model.source_map import MappedCalls
-from stepscope.model.trace import I64, Copies, Kernels, SourceLine, Trace
+from stepscope.model.trace import Copies, Kernels, Launches, Operators, SourceLine, Trace
 
 ROWS_AT_A_TIME = 8192
 _DRIVER_CALL = re.compile(r"cu[A-Z]")
@@ -28,7 +28,7 @@ class Origins:
     """What made each piece of work, as the text of its arguments, ready to be put into events."""
 
     texts: tuple[str, ...]  # begins with a comma, or is empty
-    of_call: I64  # index into texts, by row of Trace.launches; of Trace.operators where nothing was launched
+    of_call: Rows  # index into texts by row of the launches; of the operators where nothing was launched
 
     @staticmethod
     def none(trace: Trace) -> Origins:
@@ -65,101 +65,113 @@ def source_fields(line: SourceLine) -> dict[str, Any]:
     return fields if line.line_exact else fields | {"exact": False}
 
 
-def launch_events(trace: Trace, rows: Rows, start_ns: int, origins: Origins, bound: Rows) -> Iterator[bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeanTrace:
+    """What all events are made from: a recording, the moment that becomes zero, and what made its calls."""
+
+    trace: Trace
+    start_ns: int
+    origins: Origins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceWork:
+    """Kernels, or copies and fills, that are written. ``launch`` and ``lane`` have an entry for every row."""
+
+    rows: Rows
+    launch: Rows  # row of the call, -1 unknown
+    lane: Rows  # added to the stream's number
+
+
+def launch_events(lean: LeanTrace, rows: Rows, bound: Rows) -> Iterator[bytes]:
     """Calls; those whose row is in ``bound`` launched something that is in the file."""
-    launches = trace.launches
-    heads = [_launch_head(name) for name in trace.names]
-    process = np.array(trace.processes, np.int64)[launches.process]
+    launches, texts = lean.trace.launches, lean.origins.texts
+    heads = [_head(_call_category(name), name) for name in lean.trace.names]
     has_work = np.zeros(len(launches.start_ns), np.bool_)
     has_work[bound] = True
     for chunk in _chunks(rows):
-        for name, pid, tid, at, lasting, correlation, is_bound, origin in zip(
-            launches.name[chunk].tolist(), process[chunk].tolist(), launches.thread[chunk].tolist(),
-            (launches.start_ns[chunk] - start_ns).tolist(), launches.duration_ns[chunk].tolist(),
-            launches.correlation[chunk].tolist(), has_work[chunk].tolist(),
-            origins.of_call[chunk].tolist(), strict=True,
+        for place, correlation, is_bound, origin in zip(
+            _host_places(lean, launches, chunk, heads), launches.correlation[chunk].tolist(),
+            has_work[chunk].tolist(), lean.origins.of_call[chunk].tolist(), strict=True,
         ):  # fmt: skip
-            place = f'{heads[name]},"pid":{pid},"tid":{tid},"ts":{_us(at)},"dur":{_us(lasting)}'
             if is_bound:
-                yield (
-                    f'{place},"bind_id":{correlation},"flow_out":true,"args":{{"correlation":{correlation}}}}}'
-                ).encode()
+                flow = f'"bind_id":{correlation},"flow_out":true'
+                yield f'{place},{flow},"args":{{"correlation":{correlation}}}}}'.encode()
             else:
-                yield f'{place},"args":{{"correlation":{correlation}{origins.texts[origin]}}}}}'.encode()
+                yield f'{place},"args":{{"correlation":{correlation}{texts[origin]}}}}}'.encode()
 
 
-def kernel_events(
-    trace: Trace, rows: Rows, start_ns: int, origins: Origins, launch: I64, lane: I64
-) -> Iterator[bytes]:
-    """Kernels, with what launched each. ``launch``: row of each kernel's call, -1 unknown."""
-    kernels = trace.kernels
-    heads = [f'{{"ph":"X","cat":"kernel","name":{_json(name)}' for name in trace.names]
+def operator_events(lean: LeanTrace, rows: Rows) -> Iterator[bytes]:
+    """Operators, where they are the work itself: on a CPU."""
+    operators, texts = lean.trace.operators, lean.origins.texts
+    heads = [_head("cpu_op", name) for name in lean.trace.names]
     for chunk in _chunks(rows):
-        for grid, block, registers, shared, node, place in zip(
+        for place, origin in zip(
+            _host_places(lean, operators, chunk, heads), lean.origins.of_call[chunk].tolist(), strict=True
+        ):
+            yield f'{place},"args":{{{texts[origin][1:]}}}}}'.encode()
+
+
+def kernel_events(lean: LeanTrace, work: DeviceWork) -> Iterator[bytes]:
+    """Kernels, with what launched each."""
+    kernels = lean.trace.kernels
+    heads = [_head("kernel", name) for name in lean.trace.names]
+    for chunk in _chunks(work.rows):
+        for grid, block, registers, shared, node, (head, tail) in zip(
             kernels.grid[chunk].tolist(), kernels.block[chunk].tolist(), kernels.registers[chunk].tolist(),
             kernels.shared_bytes[chunk].tolist(), kernels.graph_node[chunk].tolist(),
-            _places(kernels, chunk, start_ns, origins, launch, lane, heads), strict=True,
+            _device_places(lean, kernels, work, chunk, heads), strict=True,
         ):  # fmt: skip
             graph = f',"graph node id":{node}' if node > 0 else ""
-            sizes = f'"grid":{_triple(grid)},"block":{_triple(block)}'
-            yield (
-                f'{place[0]}{sizes},"registers per thread":{registers},"shared memory":{shared}{graph}{place[1]}'
-            ).encode()
+            size = f'"grid":{_triple(grid)},"block":{_triple(block)}'
+            use = f'"registers per thread":{registers},"shared memory":{shared}'
+            yield f"{head}{size},{use}{graph}{tail}".encode()
 
 
-def operator_events(trace: Trace, rows: Rows, start_ns: int, origins: Origins) -> Iterator[bytes]:
-    """Operators, where they are the work itself: on a CPU."""
-    operators = trace.operators
-    heads = [f'{{"ph":"X","cat":"cpu_op","name":{_json(name)}' for name in trace.names]
-    process = np.array(trace.processes, np.int64)[operators.process]
-    for chunk in _chunks(rows):
-        for name, pid, tid, at, lasting, origin in zip(
-            operators.name[chunk].tolist(), process[chunk].tolist(), operators.thread[chunk].tolist(),
-            (operators.start_ns[chunk] - start_ns).tolist(), operators.duration_ns[chunk].tolist(),
-            origins.of_call[chunk].tolist(), strict=True,
-        ):  # fmt: skip
-            arguments = origins.texts[origin][1:]
-            yield (
-                f'{heads[name]},"pid":{pid},"tid":{tid},"ts":{_us(at)},"dur":{_us(lasting)}'
-                f',"args":{{{arguments}}}}}'
-            ).encode()
-
-
-def copy_events(
-    trace: Trace, rows: Rows, start_ns: int, origins: Origins, launch: I64, lane: I64
-) -> Iterator[bytes]:
+def copy_events(lean: LeanTrace, work: DeviceWork) -> Iterator[bytes]:
     """Copies and fills, as ``kernel_events``."""
-    copies = trace.copies
-    for category, chosen in (("gpu_memcpy", copies.kind[rows] >= 0), ("gpu_memset", copies.kind[rows] < 0)):
-        heads = [f'{{"ph":"X","cat":"{category}","name":{_json(name)}' for name in trace.names]
-        for chunk in _chunks(rows[chosen]):
-            for size, place in zip(
-                copies.bytes[chunk].tolist(),
-                _places(copies, chunk, start_ns, origins, launch, lane, heads),
-                strict=True,
+    copies = lean.trace.copies
+    is_copy = copies.kind[work.rows] >= 0
+    for category, chosen in (("gpu_memcpy", is_copy), ("gpu_memset", ~is_copy)):
+        heads = [_head(category, name) for name in lean.trace.names]
+        for chunk in _chunks(work.rows[chosen]):
+            for size, (head, tail) in zip(
+                copies.bytes[chunk].tolist(), _device_places(lean, copies, work, chunk, heads), strict=True
             ):
-                yield f'{place[0]}"bytes":{size}{place[1]}'.encode()
+                yield f'{head}"bytes":{size}{tail}'.encode()
 
 
-def _places(
-    table: Kernels | Copies, chunk: Rows, start_ns: int, origins: Origins, launch: I64, lane: I64,
-    heads: Sequence[str],
-) -> Iterator[tuple[str, str]]:  # fmt: skip
-    """The beginning of each event, up to and into its arguments, and its end."""
-    called = launch[chunk]
-    origin = np.where(called >= 0, origins.of_call[np.maximum(called, 0)], -1) if len(called) else called
-    for name, device, stream, at, lasting, correlation, call, text, extra in zip(
+def _host_places(
+    lean: LeanTrace, table: Launches | Operators, chunk: Rows, heads: Sequence[str]
+) -> Iterator[str]:
+    """The beginning of each event of a thread, up to its arguments."""
+    process = np.array(lean.trace.processes, np.int64)[table.process[chunk]]
+    for name, pid, tid, at, lasting in zip(
+        table.name[chunk].tolist(), process.tolist(), table.thread[chunk].tolist(),
+        (table.start_ns[chunk] - lean.start_ns).tolist(), table.duration_ns[chunk].tolist(), strict=True,
+    ):  # fmt: skip
+        yield f'{heads[name]},"pid":{pid},"tid":{tid},"ts":{_us(at)},"dur":{_us(lasting)}'
+
+
+def _device_places(
+    lean: LeanTrace, table: Kernels | Copies, work: DeviceWork, chunk: Rows, heads: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The beginning of each event of a device, up to and into its arguments, and its end."""
+    called, of_call = work.launch[chunk], lean.origins.of_call
+    known = called >= 0
+    origin = np.where(known, of_call[np.maximum(called, 0)], -1) if len(of_call) else called
+    for name, device, stream, at, lasting, correlation, is_bound, text, lane in zip(
         table.name[chunk].tolist(), table.device[chunk].tolist(), table.stream[chunk].tolist(),
-        (table.start_ns[chunk] - start_ns).tolist(), table.duration_ns[chunk].tolist(),
-        table.correlation[chunk].tolist(), called.tolist(), origin.tolist(), lane[chunk].tolist(),
+        (table.start_ns[chunk] - lean.start_ns).tolist(), table.duration_ns[chunk].tolist(),
+        table.correlation[chunk].tolist(), known.tolist(), origin.tolist(), work.lane[chunk].tolist(),
         strict=True,
     ):  # fmt: skip
-        flow = f',"bind_id":{correlation},"flow_in":true' if call >= 0 else ""
-        own_stream = f'"stream":{stream},' if extra else ""
+        flow = f',"bind_id":{correlation},"flow_in":true' if is_bound else ""
+        own_stream = f'"stream":{stream},' if lane else ""
         yield (
-            f'{heads[name]},"pid":{device},"tid":{stream + extra},"ts":{_us(at)},"dur":{_us(lasting)}{flow}'
+            f'{heads[name]},"pid":{device},"tid":{stream + lane},"ts":{_us(at)},"dur":{_us(lasting)}{flow}'
             f',"args":{{{own_stream}"correlation":{correlation},',
-            (origins.texts[text] if text >= 0 else "") + "}}",
+            (lean.origins.texts[text] if text >= 0 else "") + "}}",
         )
 
 
@@ -168,8 +180,11 @@ def _chunks(rows: Rows) -> Iterator[Rows]:
         yield rows[first : first + ROWS_AT_A_TIME]
 
 
-def _launch_head(name: str) -> str:
-    category = "cuda_driver" if _DRIVER_CALL.match(name) else "cuda_runtime"
+def _call_category(name: str) -> str:
+    return "cuda_driver" if _DRIVER_CALL.match(name) else "cuda_runtime"
+
+
+def _head(category: str, name: str) -> str:
     return f'{{"ph":"X","cat":"{category}","name":{_json(name)}'
 
 

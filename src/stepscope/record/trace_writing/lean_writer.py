@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from isal import igzip
 from numpy.typing import NDArray
 
 from stepscope.model.run import Run, TraceWindow
@@ -18,6 +17,8 @@ from stepscope.model.trace import Copies, Kernels, Trace
 from stepscope.record.atomic import atomic_path
 from stepscope.record.kineto.reader import read_kineto
 from stepscope.record.trace_writing.lean_events import (
+    DeviceWork,
+    LeanTrace,
     Origins,
     Rows,
     copy_events,
@@ -25,10 +26,12 @@ from stepscope.record.trace_writing.lean_events import (
     launch_events,
     operator_events,
 )
+from stepscope.record.trace_writing.overlap_lanes import LANE, overlap_lanes
 from stepscope.record.trace_writing.raw_export import read_keys
 from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
     HOST_TRACK_NAME,
+    TraceSpan,
     device_spans,
     host_spans,
     span_events,
@@ -41,15 +44,14 @@ from stepscope.record.trace_writing.trace_window import (
     TraceClock,
 )
 from stepscope.record.trace_writing.trace_writer import (
-    COMPRESSION_LEVEL,
     CUT_OFF_NOTE,
     TraceContent,
     TracePlan,
-    batches,
     plan_trace,
     stepscope_header,
     trace_clock,
     window_note,
+    write_events,
 )
 
 MapCalls = Callable[[Trace, TraceClock], MappedCalls | None]
@@ -60,8 +62,15 @@ KEPT_HEADER = (
     "roctracer_version", "rocprofiler_version", "hip_runtime_version", "hip_driver_version", "trace_id",
     "host_name", "distributedInfo", "displayTimeUnit",
 )  # fmt: skip
-LANE = 1_000_000
-"""Added to the number of a stream for work that overlaps other work on it, once for each lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Recording:
+    """What was recorded, on which clock, and what is known of its calls."""
+
+    trace: Trace
+    clock: TraceClock
+    mapped: MappedCalls | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,10 +80,8 @@ class _Cut:
     window: Intervals
     launches: Rows
     bound: Rows  # launches whose work is written
-    kernels: Rows
-    copies: Rows
-    kernel_launch: Rows  # by row of the kernels: its launch, -1 unknown
-    copy_launch: Rows
+    kernels: DeviceWork
+    copies: DeviceWork
     operators: Rows
 
 
@@ -101,7 +108,7 @@ def write_lean_trace(
     mapped = map_calls(trace, clock)
     header = {key: value for key, value in read_keys(raw).items() if key in KEPT_HEADER}
     with atomic_path(path) as temporary:
-        _write(trace, temporary, plan, clock, mapped, header)
+        _write(temporary, plan, _Recording(trace=trace, clock=clock, mapped=mapped), header)
     whole = not any(warning.kind == "truncated" for warning in trace.warnings)
     note = window_note(content, plan.steps) if whole else CUT_OFF_NOTE
     written = TraceWindow(
@@ -123,20 +130,13 @@ def anchors_of(trace: Trace) -> list[int]:
     return sorted(int(at) for table in tables for at in table.start_ns[table.name == name])
 
 
-def _write(
-    trace: Trace,
-    path: Path,
-    plan: TracePlan,
-    clock: TraceClock,
-    mapped: MappedCalls | None,
-    header: dict[str, Any],
-) -> None:
-    cut = _cut(trace, clock.intervals(plan.window))
+def _write(path: Path, plan: TracePlan, recording: _Recording, header: dict[str, Any]) -> None:
+    trace, mapped = recording.trace, recording.mapped
+    cut = _cut(trace, recording.clock.intervals(plan.window))
     start_ns = cut.window.starts[0]
-    shown = Intervals(
-        tuple(at - start_ns for at in cut.window.starts), tuple(at - start_ns for at in cut.window.ends)
+    ours = stepscope_header(
+        plan, cut.window.moved(-start_ns), sum(w.count for w in trace.warnings if w.kind == "malformed_event")
     )
-    ours = stepscope_header(plan, shown, sum(w.count for w in trace.warnings if w.kind == "malformed_event"))
     if mapped is not None:
         mapped, shapes = _used_shapes(mapped)
         ours |= {"mapping": asdict(mapped.summary), "shapes": [msgspec.Raw(text.encode()) for text in shapes]}
@@ -145,13 +145,13 @@ def _write(
         "traceName": plan.name,
         "stepscope": ours,
     }
-    with igzip.open(path, "wb", compresslevel=COMPRESSION_LEVEL) as stream:
-        stream.write(msgspec.json.encode(header).removesuffix(b"}") + b',"traceEvents":[\n')
-        separator = b""
-        for batch in batches(_events(trace, cut, plan, clock, start_ns, mapped)):
-            stream.write(separator + b",\n".join(batch))
-            separator = b",\n"
-        stream.write(b"\n]}\n")
+    origins = Origins.none(trace) if mapped is None else Origins.of(mapped)
+    events = _events(
+        LeanTrace(trace=trace, start_ns=start_ns, origins=origins),
+        cut,
+        _spans(plan, recording, cut, start_ns),
+    )
+    write_events(path, header, events)
 
 
 def _cut(trace: Trace, window: Intervals) -> _Cut:
@@ -159,13 +159,13 @@ def _cut(trace: Trace, window: Intervals) -> _Cut:
     launches = np.flatnonzero(_inside(window, trace.launches.start_ns))
     kept = np.zeros(len(trace.launches.start_ns) + 1, np.bool_)
     kept[launches] = True
-    kernel_launch, copy_launch = _launch_rows(trace, trace.kernels), _launch_rows(trace, trace.copies)
-    kernels = np.flatnonzero(
-        np.where(kernel_launch >= 0, kept[kernel_launch], _inside(window, trace.kernels.start_ns))
-    )
-    copies = np.flatnonzero(
-        np.where(copy_launch >= 0, kept[copy_launch], _inside(window, trace.copies.start_ns))
-    )
+
+    def chosen(table: Kernels | Copies) -> tuple[Rows, Rows]:
+        launch = _launch_rows(trace, table)
+        return np.flatnonzero(np.where(launch >= 0, kept[launch], _inside(window, table.start_ns))), launch
+
+    (kernels, kernel_launch), (copies, copy_launch) = chosen(trace.kernels), chosen(trace.copies)
+    kernel_lane, copy_lane = _lanes(trace, kernels, copies)
     bound = np.concatenate((kernel_launch[kernels], copy_launch[copies]))
     anchor = trace.names.index(ANCHOR) if ANCHOR in trace.names else -1
     operators = _inside(window, trace.operators.start_ns) & (trace.operators.name != anchor)
@@ -173,10 +173,8 @@ def _cut(trace: Trace, window: Intervals) -> _Cut:
         window=window,
         launches=launches,
         bound=np.unique(bound[bound >= 0]),
-        kernels=kernels,
-        copies=copies,
-        kernel_launch=kernel_launch,
-        copy_launch=copy_launch,
+        kernels=DeviceWork(rows=kernels, launch=kernel_launch, lane=kernel_lane),
+        copies=DeviceWork(rows=copies, launch=copy_launch, lane=copy_lane),
         operators=np.flatnonzero(operators),
     )
 
@@ -202,48 +200,44 @@ def _launch_rows(trace: Trace, table: Kernels | Copies) -> Rows:
     return found
 
 
-def _events(
-    trace: Trace,
-    cut: _Cut,
-    plan: TracePlan,
-    clock: TraceClock,
-    start_ns: int,
-    mapped: MappedCalls | None,
-) -> Iterator[bytes]:
-    origins = Origins.none(trace) if mapped is None else Origins.of(mapped)
-    lanes = _lanes(trace, cut)
-    yield from _metadata(trace, cut, lanes)
-    spans = host_spans(plan.run, clock, cut.window, plan.steps)
-    process = trace.processes[0] if trace.processes else 0
-    moved = [
-        replace(span, start_ns=span.start_ns - start_ns, end_ns=span.end_ns - start_ns) for span in spans
-    ]
-    yield from span_events(moved, process=process, category="user_annotation", track_name=HOST_TRACK_NAME)
-    for device, on_device in sorted(device_spans(spans, _survey(trace, cut)).items()):
-        moved = [
-            replace(span, start_ns=span.start_ns - start_ns, end_ns=span.end_ns - start_ns)
-            for span in on_device
-        ]
-        yield from span_events(
-            moved, process=device, category=DEVICE_ANNOTATION, track_name=DEVICE_TRACK_NAME
-        )
-    if len(trace.launches.start_ns):
-        yield from launch_events(trace, cut.launches, start_ns, origins, cut.bound)
-        yield from kernel_events(trace, cut.kernels, start_ns, origins, cut.kernel_launch, lanes[0])
-        yield from copy_events(trace, cut.copies, start_ns, origins, cut.copy_launch, lanes[1])
+def _events(lean: LeanTrace, cut: _Cut, spans: Iterator[bytes]) -> Iterator[bytes]:
+    yield from _metadata(lean.trace, cut)
+    yield from spans
+    if len(lean.trace.launches.start_ns):
+        yield from launch_events(lean, cut.launches, cut.bound)
+        yield from kernel_events(lean, cut.kernels)
+        yield from copy_events(lean, cut.copies)
     else:
-        yield from operator_events(trace, cut.operators, start_ns, origins)
+        yield from operator_events(lean, cut.operators)
+
+
+def _spans(plan: TracePlan, recording: _Recording, cut: _Cut, start_ns: int) -> Iterator[bytes]:
+    """Our stages, steps and forwards, on the host's track and on each device's."""
+    trace = recording.trace
+    spans = host_spans(plan.run, recording.clock, cut.window, plan.steps)
+    process = trace.processes[0] if trace.processes else 0
+    yield from span_events(
+        _moved(spans, -start_ns), process=process, category="user_annotation", track_name=HOST_TRACK_NAME
+    )
+    for device, on_device in sorted(device_spans(spans, _survey(trace, cut)).items()):
+        yield from span_events(
+            _moved(on_device, -start_ns),
+            process=device,
+            category=DEVICE_ANNOTATION,
+            track_name=DEVICE_TRACK_NAME,
+        )
+
+
+def _moved(spans: list[TraceSpan], by_ns: int) -> list[TraceSpan]:
+    return [replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns) for span in spans]
 
 
 def _survey(trace: Trace, cut: _Cut) -> Survey:
     """The columns that device spans are made of."""
-    kernels, copies, launches = trace.kernels, trace.copies, trace.launches
-
-    def both(name: str) -> Rows:
-        rows = (getattr(kernels, name)[cut.kernels], getattr(copies, name)[cut.copies])
-        return np.concatenate(rows).astype(np.int64)
-
-    start_ns = both("start_ns")
+    launches = trace.launches
+    correlation, device, start_ns, duration_ns = _device_columns(
+        trace, cut.kernels.rows, cut.copies.rows, ("correlation", "device", "start_ns", "duration_ns")
+    )
     return Survey(
         header={},
         process=0,
@@ -251,67 +245,54 @@ def _survey(trace: Trace, cut: _Cut) -> Survey:
         correlations=launches.correlation,
         launch_ns=launches.start_ns,
         launch_thread=launches.thread,
-        activity_correlation=both("correlation"),
-        activity_device=both("device"),
+        activity_correlation=correlation,
+        activity_device=device,
+        activity_stream=np.zeros(len(device), np.int64),
         activity_start_ns=start_ns,
-        activity_end_ns=start_ns + both("duration_ns"),
+        activity_end_ns=start_ns + duration_ns,
         malformed=0,
         whole=True,
+        stack_threads=frozenset(),
     )
 
 
-def _lanes(trace: Trace, cut: _Cut) -> tuple[Rows, Rows]:
-    """What is added to the stream's number: 0, or a lane of its own for work that overlaps earlier work.
+def _device_columns(trace: Trace, kernels: Rows, copies: Rows, names: Sequence[str]) -> list[Rows]:
+    """Columns of some kernels followed by those of some copies."""
+    return [
+        np.concatenate((getattr(trace.kernels, name)[kernels], getattr(trace.copies, name)[copies])).astype(
+            np.int64
+        )
+        for name in names
+    ]
 
-    Work may overlap on one stream (programmatic dependent launch); viewers drop such slices from one track.
-    """
+
+def _lanes(trace: Trace, kernels: Rows, copies: Rows) -> tuple[Rows, Rows]:
+    """What is added to the stream's number of each kernel and each copy, by row."""
+    start_ns, duration_ns, device, stream = _device_columns(
+        trace, kernels, copies, ("start_ns", "duration_ns", "device", "stream")
+    )
+    added = LANE * overlap_lanes(device, stream, start_ns, start_ns + duration_ns)
     lanes = (np.zeros(len(trace.kernels.start_ns), np.int64), np.zeros(len(trace.copies.start_ns), np.int64))
-    table = np.concatenate((np.zeros(len(cut.kernels), np.int64), np.ones(len(cut.copies), np.int64)))
-    rows = np.concatenate((cut.kernels, cut.copies))
-    start, duration, device, stream = (
-        np.concatenate((getattr(trace.kernels, name)[cut.kernels], getattr(trace.copies, name)[cut.copies]))
-        for name in ("start_ns", "duration_ns", "device", "stream")
-    )
-    order = np.lexsort((start, stream, device))
-    ends: list[int] = []
-    where: tuple[int, int] | None = None
-    for index in order[_may_overlap(start[order], (start + duration)[order])].tolist():
-        here = (int(device[index]), int(stream[index]))
-        if here != where:
-            where, ends = here, []
-        lane = next((at for at, end in enumerate(ends) if end <= start[index]), len(ends))
-        ends[lane : lane + 1] = [int(start[index] + duration[index])]
-        lanes[table[index]][rows[index]] = lane * LANE
+    lanes[0][kernels], lanes[1][copies] = added[: len(kernels)], added[len(kernels) :]
     return lanes
 
 
-def _may_overlap(start_ns: Rows, end_ns: Rows) -> NDArray[np.bool_]:
-    """Rows near an overlap with a neighbour; the rest needs no look."""
-    if not len(start_ns):
-        return np.empty(0, np.bool_)
-    reach = np.maximum.accumulate(end_ns)
-    late = np.concatenate(([False], start_ns[1:] < reach[:-1]))
-    return late | np.append(late[1:], False)  # the last row has no next one
-
-
-def _metadata(trace: Trace, cut: _Cut, lanes: tuple[Rows, Rows]) -> Iterator[bytes]:
+def _metadata(trace: Trace, cut: _Cut) -> Iterator[bytes]:
     """Names of processes and tracks, and their order: the host first, then the devices."""
     for process in trace.processes:
         yield _meta("process_name", process, 0, {"name": "python"})
         yield _meta("process_sort_index", process, 0, {"sort_index": 0})
     streams: set[tuple[int, int, int]] = set()
-    for table, rows, lane in (
-        (trace.kernels, cut.kernels, lanes[0]),
-        (trace.copies, cut.copies, lanes[1]),
-    ):
-        distinct = np.unique(np.stack((table.device[rows], table.stream[rows], lane[rows]), axis=1), axis=0)
-        streams |= {(int(device), int(stream), int(extra)) for device, stream, extra in distinct}
+    for table, work in ((trace.kernels, cut.kernels), (trace.copies, cut.copies)):
+        columns = (table.device[work.rows], table.stream[work.rows], work.lane[work.rows])
+        distinct = np.unique(np.stack(columns, axis=1), axis=0)
+        streams |= {(int(device), int(stream), int(lane)) for device, stream, lane in distinct}
     for device in sorted({device for device, _, _ in streams}):
         yield _meta("process_name", device, 0, {"name": f"GPU {device}"})
         yield _meta("process_sort_index", device, 0, {"sort_index": 1000 + device})
-    for device, stream, extra in sorted(streams):
-        overlap = f", overlapping ({extra // LANE})" if extra else ""
-        yield _meta("thread_name", device, stream + extra, {"name": f"stream {stream}{overlap}"})
+    for device, stream, lane in sorted(streams):
+        overlap = f", overlapping ({lane // LANE})" if lane else ""
+        yield _meta("thread_name", device, stream + lane, {"name": f"stream {stream}{overlap}"})
 
 
 def _meta(name: str, process: int, thread: int, arguments: dict[str, Any]) -> bytes:

@@ -123,7 +123,7 @@ def _split_tail(rest: bytes) -> Iterator[tuple[Part, bytes]]:
         yield Part.EVENT, rest[start : boundary.start() + 1]
         start = boundary.end()
     end = _array_end(rest, start)
-    event = rest[start:].strip() if end is None else rest[start : end[0]]
+    event = rest[start : None if end is None else end[0]].strip()
     if event.startswith(b"{"):
         yield Part.EVENT, event
     if end is not None:

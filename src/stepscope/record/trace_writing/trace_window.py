@@ -23,7 +23,8 @@ DEVICE_CATEGORIES = DEVICE_ACTIVITIES | {"cuda_sync", "cuda_event"}
 DEVICE_ANNOTATION = "gpu_user_annotation"
 OVERLAPPING_CATEGORIES = frozenset({"python_function", "user_annotation", "Trace"})
 """Categories that may begin before the window and reach into it: kept, and clipped to it."""
-HOST_CATEGORIES = frozenset({"cpu_op", "python_function", "user_annotation"})
+FRAME, ANNOTATION = "python_function", "user_annotation"
+HOST_CATEGORIES = frozenset({"cpu_op", FRAME, ANNOTATION})
 ANCHOR = "stepscope_anchor"
 """An empty annotation that the capture opens at a known host time; not written on."""
 FLOW_PHASES = frozenset({"s", "t", "f"})
@@ -51,6 +52,10 @@ class Intervals:
         """Whether a moment lies in one of the intervals."""
         place = bisect_right(self.starts, at_ns) - 1
         return place >= 0 and at_ns < self.ends[place]
+
+    def moved(self, by_ns: int) -> Intervals:
+        """The same intervals at another time."""
+        return Intervals(tuple(at + by_ns for at in self.starts), tuple(at + by_ns for at in self.ends))
 
     def clip(self, start_ns: int, end_ns: int) -> list[tuple[int, int]]:
         """The parts of ``[start_ns, end_ns)`` that lie inside, in order."""
@@ -116,10 +121,12 @@ class Survey:
     launch_thread: I64
     activity_correlation: I64
     activity_device: I64
+    activity_stream: I64
     activity_start_ns: I64
     activity_end_ns: I64
     malformed: int
     whole: bool  # the file was not cut off
+    stack_threads: frozenset[int]  # threads with Python frames
 
 
 def survey_export(path: Path) -> Survey:
@@ -127,6 +134,7 @@ def survey_export(path: Path) -> Survey:
     header: dict[str, Any] = {}
     launches, activities = array("q"), array("q")
     anchors: list[int] = []
+    stack_threads: set[int] = set()
     process, malformed, whole = 0, 0, False
     for part, raw in split_export(path):
         if part is not Part.EVENT:
@@ -139,15 +147,18 @@ def survey_export(path: Path) -> Survey:
         elif event.args is not None and event.args.correlation is not None and event.ph == "X":
             correlation = event.args.correlation
             if event.cat in DEVICE_ACTIVITIES:
-                activities.extend((correlation, _integer(event.pid), event.start_ns, event.end_ns))
+                where = (_integer(event.pid), _integer(event.tid))
+                activities.extend((correlation, *where, event.start_ns, event.end_ns))
             elif event.cat not in DEVICE_CATEGORIES:
                 launches.extend((correlation, event.start_ns, _integer(event.tid)))
         elif event.cat in HOST_CATEGORIES:
             process = process or _integer(event.pid)
             if event.name == ANCHOR:
                 anchors.append(event.start_ns)
+            elif event.cat == FRAME:
+                stack_threads.add(_integer(event.tid))
     launched = np.array(launches, dtype=np.int64).reshape(-1, 3)
-    active = np.array(activities, dtype=np.int64).reshape(-1, 4)
+    active = np.array(activities, dtype=np.int64).reshape(-1, 5)
     return Survey(
         header=header,
         process=process,
@@ -157,10 +168,12 @@ def survey_export(path: Path) -> Survey:
         launch_thread=launched[:, 2],
         activity_correlation=active[:, 0],
         activity_device=active[:, 1],
-        activity_start_ns=active[:, 2],
-        activity_end_ns=active[:, 3],
+        activity_stream=active[:, 2],
+        activity_start_ns=active[:, 3],
+        activity_end_ns=active[:, 4],
         malformed=malformed,
         whole=whole,
+        stack_threads=frozenset(stack_threads),
     )
 
 
@@ -178,13 +191,19 @@ class WindowCut:
             if kept.any()
             else []
         )
-        self.kept_count = 0
 
     def keep(self, raw: bytes) -> bytes | None:
         """The bytes to write for an event: as they are, clipped to the window, or None."""
+        found = self.keep_event(raw)
+        return None if found is None else found[0]
+
+    def keep_event(self, raw: bytes) -> tuple[bytes, Event] | None:
+        """``keep`` with the event that was read."""
         event = decode_event(raw)
-        if event is None:
-            return None
+        kept = None if event is None else self._kept(raw, event)
+        return None if event is None or kept is None else (kept, event)
+
+    def _kept(self, raw: bytes, event: Event) -> bytes | None:
         if event.ph == "M":
             return raw
         if event.ph in FLOW_PHASES and event.cat == "ac2g":

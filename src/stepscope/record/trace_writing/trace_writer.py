@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from stepscope.model.errors import RunFailedError
 from stepscope.model.run import Run, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
 from stepscope.record.trace_writing.raw_export import Part, split_export
+from stepscope.record.trace_writing.retrack import Retrack
 from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
     HOST_TRACK_NAME,
@@ -98,7 +99,10 @@ def write_trace(raw: Path, run: Run, content: TraceContent, directory: Path) -> 
 
 
 def plan_trace(run: Run, content: TraceContent, directory: Path) -> tuple[TracePlan, Path]:
-    """What the trace file of a run will hold, and its path. Raises RunFailedError where nothing was recorded."""
+    """What the trace file of a run will hold, and its path.
+
+    Raises RunFailedError where nothing was recorded.
+    """
     steps = tuple(step.index for step in run.steps if content.full_stages or step.index in content.steps)
     name = trace_name(run.request_id, run.rank, step_count=len(steps), full_stages=content.full_stages)
     path = free_path(directory / name)
@@ -141,10 +145,15 @@ def _write(raw: Path, path: Path, plan: TracePlan, survey: Survey) -> None:
     spans = host_spans(plan.run, clock, window, plan.steps)
     ours = stepscope_header(plan, window, survey.malformed)
     header = survey.header | {"traceName": plan.name, "stepscope": ours}
+    write_events(path, header, _events(raw, WindowCut(survey, window), spans, survey))
+
+
+def write_events(path: Path, header: Mapping[str, Any], events: Iterator[bytes]) -> None:
+    """Write a compressed trace as a stream: the header's keys, then the events."""
     with igzip.open(path, "wb", compresslevel=COMPRESSION_LEVEL) as stream:
         stream.write(msgspec.json.encode(header).removesuffix(b"}") + b',"traceEvents":[\n')
         separator = b""
-        for batch in batches(_events(raw, WindowCut(survey, window), spans, survey)):
+        for batch in _batches(events):
             stream.write(separator + b",\n".join(batch))
             separator = b",\n"
         stream.write(b"\n]}\n")
@@ -169,10 +178,12 @@ def narrowest_of_each_end(marks: Sequence[tuple[int, int]], trace_ns: Sequence[i
 
 
 def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -> Iterator[bytes]:
+    retrack = Retrack(survey)
     for part, event in split_export(raw):
-        kept = cut.keep(event) if part is Part.EVENT else None
+        kept = cut.keep_event(event) if part is Part.EVENT else None
         if kept is not None:
-            yield kept
+            yield retrack.moved(*kept)
+    yield from retrack.metadata()
     yield from span_events(
         spans, process=survey.process, category="user_annotation", track_name=HOST_TRACK_NAME
     )
@@ -182,7 +193,7 @@ def _events(raw: Path, cut: WindowCut, spans: list[TraceSpan], survey: Survey) -
         )
 
 
-def batches(events: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _batches(events: Iterator[bytes]) -> Iterator[list[bytes]]:
     """Events gathered to about a megabyte: one write each would cost more than the compression."""
     batch: list[bytes] = []
     size = 0

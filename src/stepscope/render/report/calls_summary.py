@@ -15,7 +15,7 @@ from stepscope.analyse.results import RunSummary
 from stepscope.model.run import Run
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
-from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, _console, _encodable, _trimmed
+from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
 from stepscope.render.report.run_summary import RunFiles, model_sentence
 from stepscope.render.tables import Column, Kind, Table, Value, build
 from stepscope.render.terminal_grid import Layout, grid
@@ -50,8 +50,8 @@ class CallSeen:
 def render_calls_summary(calls: Sequence[CallSeen], count: int, console_width: int = MAXIMUM_WIDTH) -> str:
     """The calls as plain text; ``count`` is how many there were, of which ``calls`` are the newest."""
     stream = io.StringIO()
-    _console(stream, console_width).print(_summary(calls, count, console_width))
-    return _trimmed(stream.getvalue()) + file_lines(calls)
+    console_for(stream, console_width).print(_summary(calls, count, console_width))
+    return trimmed(stream.getvalue()) + file_lines(calls)
 
 
 def write_calls_summary(calls: Sequence[CallSeen], count: int, stream: TextIO) -> None:
@@ -59,8 +59,8 @@ def write_calls_summary(calls: Sequence[CallSeen], count: int, stream: TextIO) -
     detected = Console(file=stream)
     width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
     text = io.StringIO()
-    _console(text, width, like=detected).print(_summary(calls, count, width))
-    stream.write(_encodable(_trimmed(text.getvalue()) + file_lines(calls), stream.encoding))
+    console_for(text, width, like=detected).print(_summary(calls, count, width))
+    stream.write(in_encoding(trimmed(text.getvalue()) + file_lines(calls), stream.encoding))
     stream.flush()
 
 

@@ -18,7 +18,7 @@ from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup, Workload
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import steps_sentence, total_sentence
-from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, _console, _encodable, _trimmed
+from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -60,8 +60,8 @@ def render_run_summary(
 ) -> str:
     """The run as plain text, no line wider than ``console_width`` but those with paths, which stay whole."""
     stream = io.StringIO()
-    _console(stream, console_width).print(run_summary(summary, run, console_width))
-    return _trimmed(stream.getvalue()) + file_lines(run, files)
+    console_for(stream, console_width).print(run_summary(summary, run, console_width))
+    return trimmed(stream.getvalue()) + file_lines(run, files)
 
 
 def write_run_summary(summary: RunSummary, run: Run, files: RunFiles, stream: TextIO) -> None:
@@ -69,8 +69,8 @@ def write_run_summary(summary: RunSummary, run: Run, files: RunFiles, stream: Te
     detected = Console(file=stream)
     width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
     text = io.StringIO()
-    _console(text, width, like=detected).print(run_summary(summary, run, width))
-    stream.write(_encodable(_trimmed(text.getvalue()) + file_lines(run, files), stream.encoding))
+    console_for(text, width, like=detected).print(run_summary(summary, run, width))
+    stream.write(in_encoding(trimmed(text.getvalue()) + file_lines(run, files), stream.encoding))
     stream.flush()
 
 
