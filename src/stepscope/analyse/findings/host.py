@@ -51,9 +51,8 @@ def synchronisation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]
         if len(operator_names)
         else operator
     )
-    exposed = exposed / max(len(found.devices), 1)
     groups = group_by((frame_name, np.where(frame_name == NONE, asked_by, NONE), calls.name[in_loop]))
-    costs = groups.total(exposed.astype(np.int64))
+    costs = groups.total(exposed.astype(np.int64)) // max(len(found.devices), 1)
     steps = len(found.marks.steps)
     for index in np.argsort(-costs, kind="stable")[:3]:
         first, count, cost_ns = int(groups.first[index]), int(groups.count[index]), int(costs[index])
