@@ -274,6 +274,7 @@ class Workload:
     offload: str = "none"
     compile: str = "none"
     attention_backend: str = "default"
+    weights: str = ""  # folder: read from a local folder; else as load_format says
     arguments: dict[str, str] = field(default_factory=dict)  # every further call argument, as text
 
 

@@ -112,7 +112,7 @@ def _read_path(path: Path, read: _Read) -> None:
 
 
 def _read_directory(directory: Path, read: _Read) -> None:
-    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path)) is not None]
+    known = [(path, kind) for path in files_below(directory) if (kind := kind_of(path)) is not None]
     usable = [(path, kind) for path, kind in known if kind in _TRACES or kind is InputKind.PERF_DUMP]
     if not usable:
         raise UnreadableInputError(
@@ -153,7 +153,8 @@ def files_below(directory: Path) -> Iterator[Path]:
             yield path
 
 
-def _kind(path: Path) -> InputKind | None:
+def kind_of(path: Path) -> InputKind | None:
+    """What a file is; None where it cannot be told."""
     try:
         return recognise(path)
     except StepscopeError:
