@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from stepscope.model.errors import UsageError
+from stepscope.model.nearest import nearest
 
 HELP_WIDTH = 100
 
@@ -74,14 +74,9 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, flag: str) -> UsageError:
         if flag in self.elsewhere:
             return UsageError(f"{flag} is not in this version: {self.elsewhere[flag]}")
-        near = nearest(flag, list(self._option_string_actions))
-        remedy = f"Did you mean {near}?" if near else f"See {self.prog} --help."
+        near = nearest(flag, (one for one in self._option_string_actions if one.startswith("--")))
+        remedy = f"Did you mean {near[0]}?" if near else f"See {self.prog} --help."
         return UsageError(f"{self.prog.split()[-1]} has no {flag}.", remedy=remedy)
-
-
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word most like a mistyped one, if any is like it at all."""
-    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:

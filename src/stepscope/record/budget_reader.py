@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 
 from stepscope.model.budget import Baseline, Budget, Budgets, GateRules
 from stepscope.model.errors import UnreadableInputError
+from stepscope.model.nearest import nearest
 from stepscope.record.input_file import read_small_file
 
 
@@ -49,7 +49,7 @@ def _unknown(table: dict[str, Any], kind: Any, where: str) -> Iterator[str]:
     known = [field.name for field in dataclasses.fields(kind)]
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
+            near = nearest(key, known)
             hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
             yield f"unknown key {key} in {where}{hint}"
 
