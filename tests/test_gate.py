@@ -78,6 +78,16 @@ def test_kept_budgets_are_status_0(here, capsys) -> None:
     assert capsys.readouterr().out.startswith("GATE PASSED: 8 checks")
 
 
+def test_a_run_folder_is_as_good_as_the_dump_in_it(here, capsys) -> None:
+    """As docs/compare.md says; one without a dump is a mistake in one line."""
+    (here / "budgets.toml").write_text(BUDGETS.replace("DecodingStage = 60", "DecodingStage = 90"))
+    (here / "run" / "logs").mkdir(parents=True)
+    (here / "perf.json").rename(here / "run" / "perf.json")
+    assert main(["gate", "--budget", "budgets.toml", "run"]) == 0
+    assert main(["gate", "--budget", "budgets.toml", "run/logs"]) == 2
+    assert "holds no perf dump" in capsys.readouterr().err
+
+
 def test_the_most_specific_gpu_wins() -> None:
     """'H200' applies to an H200 NVL unless 'H200 NVL' has its own; anything else gets the default."""
     wide, narrow, default = (Budget(total_ms=ms) for ms in (1.0, 2.0, 3.0))

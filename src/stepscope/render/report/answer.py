@@ -48,7 +48,7 @@ class Answer:
     reasons: tuple[str, ...]
     lines: tuple[Line, ...]
     finding: Finding | None
-    finding_rank: int | None  # where several ranks were read
+    finding_rank: str | None  # where several ranks were read
 
 
 def answer(report: Report) -> Answer:
@@ -76,9 +76,9 @@ def ordered_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (finding.severity != "warning", -(finding.cost_ms or 0.0)))
 
 
-def top_finding(report: Report) -> tuple[int | None, Finding | None]:
-    """The rank and the finding to read first."""
-    by_finding = {id(finding): rank.rank for rank in report.ranks for finding in rank.findings}
+def top_finding(report: Report) -> tuple[str | None, Finding | None]:
+    """The name of the rank and the finding to read first."""
+    by_finding = {id(finding): trace_name(rank) for rank in report.ranks for finding in rank.findings}
     ordered = ordered_findings([finding for rank in report.ranks for finding in rank.findings])
     return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
 
@@ -106,8 +106,13 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
     return lines
 
 
+def trace_name(rank: RankReport) -> str:
+    """What a trace is called: its rank, or its file where traces are not ranks of one request."""
+    return visible(rank.name)
+
+
 def _trace_time_lines(rank: RankReport, *, several: bool) -> list[Line]:
-    name = f"rank {rank.rank}: " if several else ""
+    name = f"{trace_name(rank)}: " if several else ""
     text = dominant_sentence(rank.stages, rank.dominant_stage)
     return [
         Line(label="Dominant", text=name + text),
@@ -195,7 +200,7 @@ def _gpu_lines(report: Report) -> list[Line]:
     several = len(report.ranks) > 1
     lines = []
     for rank in report.ranks[:_SHOWN_RANKS]:
-        name = f"rank {rank.rank}: " if several else ""
+        name = f"{trace_name(rank)}: " if several else ""
         lines.append(Line(label="GPU", text=name + gpu_sentence(rank.gpu)))
     left = len(report.ranks) - _SHOWN_RANKS
     return lines + ([Line(label="GPU", text=f"{units.counted(left, 'more rank')} below")] if left > 0 else [])
@@ -225,7 +230,7 @@ def _kernel_lines(report: Report) -> list[Line]:
         return []
     shown = rank.categories[:_SHOWN_CATEGORIES]
     text = ", ".join(f"{row.name} {units.share(row.share)}" for row in shown)
-    name = f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
+    name = f"{trace_name(rank)}: " if len(report.ranks) > 1 else ""
     lines = [Line(label="GPU time", text=name + text)]
     engaged = engaged_sentence(rank)
     return [*lines, Line(label="Engaged", text=name + engaged)] if engaged else lines

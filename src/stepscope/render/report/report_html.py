@@ -22,7 +22,7 @@ from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report import rank_tables, report_tables, run_tables
-from stepscope.render.report.answer import answer, next_commands, ordered_findings, run_name
+from stepscope.render.report.answer import answer, next_commands, ordered_findings, run_name, trace_name
 from stepscope.render.report.html_charts import Chart, Reading, rank_timeline, run_waterfall, step_bars
 from stepscope.render.report.html_tables import (
     HtmlTable,
@@ -116,7 +116,7 @@ def _rank_section(rank: RankReport, prefix: str, kernel_rows: int) -> Section:
         kernels += f"; {units.share(rank.attributed_share)} with a source line"
     return Section(
         id=prefix,
-        title=f"Trace of rank {rank.rank}",
+        title=f"Trace of {trace_name(rank)}",
         note=f"{sentence(rank.path, 200)} ({sentence(rank.source, 60)}): "
         f"{units.counted(rank.event_count, 'event')}, {kernels}",
         charts=tuple(chart for chart in charts if chart is not None),

@@ -26,6 +26,7 @@ from stepscope.render.report.answer import (
     next_commands,
     ordered_findings,
     run_name,
+    trace_name,
 )
 from stepscope.render.wrapping import wrap_command
 
@@ -158,8 +159,8 @@ def _top_finding(said: Answer) -> list[RenderableType]:
     return [_finding(said.finding, label="Finding", rank=said.finding_rank)]
 
 
-def _finding(finding: Finding, *, label: str, rank: int | None = None) -> Grid:
-    where = "" if rank is None else f"rank {rank}: "
+def _finding(finding: Finding, *, label: str, rank: str | None = None) -> Grid:
+    where = "" if rank is None else f"{rank}: "
     cost = "cost not known" if finding.cost_ms is None else f"costs {units.duration(finding.cost_ms)}"
     lines = [
         Line(label=label, text=f"{where}{sentence(finding.title)}: {cost} [{visible(finding.id)}]"),
@@ -200,7 +201,7 @@ def _run_section(run: RunSummary, width: int, *, several: bool) -> list[Renderab
 
 
 def _rank_section(rank: RankReport, width: int, *, several: bool) -> list[RenderableType]:
-    name = f"rank {rank.rank}: " if several else ""
+    name = f"{trace_name(rank)}: " if several else ""
     parts: list[RenderableType] = []
     if rank.stages:
         parts += [*_heading(f"{name}Stages in the trace"), tables.rank_stages(rank, width)]
