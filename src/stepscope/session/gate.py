@@ -14,10 +14,11 @@ from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.budget_reader import read_budgets
+from stepscope.record.input_file import files_below
 from stepscope.record.json_lines import append_line, read_lines
-from stepscope.record.open import InputKind
-from stepscope.record.perf_dump_reader import read_perf_dumps
-from stepscope.session.report import files_below, kind_of, report_ranks
+from stepscope.record.open import InputKind, recognise
+from stepscope.session.dumps import read_dumps
+from stepscope.session.report import report_ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def run_gate(options: GateOptions) -> GateReport:
     ranks = [rank for path in options.traces for rank in report_ranks(path)]
     results = []
     for path in [file for given in options.dumps for file in _dump_files(given)]:
-        for dump in read_perf_dumps(path):
+        for dump in read_dumps(path):
             result = _gate_one(dump, path, budgets, ranks, history)
             results.append(result)
             if options.record and options.history is not None:
@@ -60,7 +61,7 @@ def _dump_files(path: Path) -> list[Path]:
     """The dump itself, or every dump in a run folder."""
     if not path.is_dir():
         return [path]
-    found = [file for file in files_below(path) if kind_of(file) is InputKind.PERF_DUMP]
+    found = [file for file in files_below(path) if recognise(file) is InputKind.PERF_DUMP]
     if not found:
         raise UnreadableInputError(
             f"{path} holds no perf dump.", remedy="Give a folder of generate --run-dir, or a dump."
