@@ -28,6 +28,7 @@ from stepscope.record.perf_dump_reader import perf_dump_from_json
 from stepscope.render.comparison.gate_github import render_gate_github
 from stepscope.render.comparison.gate_json import gate_schema
 from stepscope.render.comparison.gate_junit import render_gate_junit
+from stepscope.render.comparison.gate_tables import headline
 
 BUDGETS = """
 [default]
@@ -86,6 +87,19 @@ def test_a_run_folder_is_as_good_as_the_dump_in_it(here, capsys) -> None:
     assert main(["gate", "--budget", "budgets.toml", "run"]) == 0
     assert main(["gate", "--budget", "budgets.toml", "run/logs"]) == 2
     assert "holds no perf dump" in capsys.readouterr().err
+
+
+def test_only_checks_that_were_done_are_counted() -> None:
+    """A baseline without a history is not a check that passed."""
+    checks = tuple(
+        Check(name=name, outcome=outcome, measured=1.0, limit=2.0, unit="ms")
+        for name, outcome in (("total", Outcome.PASSED), ("baseline", Outcome.SKIPPED))
+    )
+    result = GateResult(path="p", request_id="r", device="d", budget="b", cohort="c", checks=checks)
+    assert (
+        headline(GateReport(schema_version=1, passed=True, results=(result,)))
+        == "GATE PASSED: 1 check, 1 skipped"
+    )
 
 
 def test_the_most_specific_gpu_wins() -> None:

@@ -63,7 +63,7 @@ def compositions_table(report: SweepReport) -> Table:
     columns = [
         Column(key="group", title="at"),
         Column(key="fixed_ms", title="fixed ms", kind=Kind.MS),
-        Column(key="linear", title="linear us/token", kind=Kind.NUMBER),
+        Column(key="linear", title="linear µs/token", kind=Kind.NUMBER),
         Column(key="quadratic", title="quadratic ns/token^2", kind=Kind.NUMBER),
         Column(key="share", title="quadratic share at the largest", kind=Kind.SHARE),
         Column(key="residual", title="worst residual", kind=Kind.SHARE),
