@@ -178,7 +178,9 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
 
 def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--model-path", metavar="MODEL", help="hub id, folder or preset (default: tiny/qwen-image)"
+        "--model-path",
+        metavar="MODEL",
+        help="hub id, folder or one of stepscope models (default: tiny/qwen-image)",
     )
     group.add_argument(
         "--load-format",
