@@ -32,6 +32,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(autouse=True)
+def an_undisturbed_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether others use the machine must not decide a test; those of the CPU's use read folders of theirs."""
+    monkeypatch.setattr("stepscope.capture.cpu_use.THREADS", Path("/nowhere"))
+
+
+@pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """After each test no wrapper, active call or profiler is left."""
     yield
@@ -56,6 +62,13 @@ def _leftovers() -> list[str]:
 
         if torch.autograd.profiler._is_profiler_enabled:
             found.append("a running profiler")
+    if "stepscope.capture.watching" in sys.modules:
+        from stepscope.capture import pipeline_classes, watching
+        from stepscope.capture.inject.post_import import PostImport
+
+        found += ["a watch"] * len(watching._everywhere)
+        found += [f"{base.__name__}.__init_subclass__" for base in pipeline_classes._hooked]
+        found += ["an import hook"] * sum(isinstance(finder, PostImport) for finder in sys.meta_path)
     found += _marked_classes()
     return found
 

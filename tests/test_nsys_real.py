@@ -50,10 +50,14 @@ def nsys(folder: Path, nvtx: str, *words: str) -> subprocess.CompletedProcess[st
         "API_TOKEN_OF_MINE": "planted-secret",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    return subprocess.run(
-        [sys.executable, "-m", "stepscope", "nsys", *words],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-m", "stepscope", "nsys", *words],
+            cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False,
+        )  # fmt: skip
+        if "failed at its start" not in done.stderr:  # nsys 2022.4 does at times, on a busy machine
+            break
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +175,22 @@ def test_the_commands_own_status_is_passed_on(tmp_path: Path, nvtx_folder: Calla
     done = nsys(tmp_path, nvtx_folder(UNDERSTOOD), *words)
     assert done.returncode == 3
     assert (tmp_path / "failed.nsys-rep").exists()
+
+
+def test_a_script_of_the_users_own_needs_no_change(tmp_path: Path, nvtx_folder: Callable[[str], str]) -> None:
+    """Under run, steps 1:3 of its pipeline call are captured."""
+    (tmp_path / "script.py").write_text(
+        "from stepscope.workload.load import load\n"
+        "from stepscope.workload.request import LoadRequest\n"
+        "pipe = load(LoadRequest(model='tiny/qwen-image')).pipeline\n"
+        "pipe('a', num_inference_steps=4, true_cfg_scale=4.0, negative_prompt=' ', height=64, width=64)\n"
+    )
+    words = ("--trace", "nvtx", "--steps", "1:3", "-o", "mine", "--", "run", "script.py")
+    done = nsys(tmp_path, nvtx_folder(UNDERSTOOD), *words)
+    assert done.returncode == 0, done.stderr
+    names = [name for name, _, _ in ranges(tmp_path / "mine.sqlite")]
+    assert [name for name in names if name.startswith("denoising")] == [
+        "denoising_step_1",
+        "denoising_step_2",
+    ]
+    assert names[:2] == ["stepscope_capture", "DenoisingStage"]

@@ -55,6 +55,21 @@ def test_group_offloading_moves_are_counted_by_component_and_direction() -> None
     assert all(transfer.pinned is False for transfer in run.transfers)
 
 
+def test_bare_parameters_belong_to_the_component_that_asked_and_empty_groups_are_no_moves() -> None:
+    """Seen on a GPU: what leaves do not hold is a group without modules, and some groups hold nothing."""
+    pipeline = Pipeline()
+    group_offloaded(pipeline.vae)  # all its weights are in leaves
+    pipeline.transformer.register_parameter("table", torch.nn.Parameter(torch.zeros(8), requires_grad=False))
+    group_offloaded(pipeline.transformer)
+
+    run = observe(pipeline, pipeline).run
+
+    onloads = {t.component: t.bytes for t in run.transfers if t.kind is CopyKind.HOST_TO_DEVICE}
+    assert "unknown" not in onloads
+    assert onloads["transformer"] == 3 * (BYTES + 8 * 4)
+    assert all(t.bytes for t in run.transfers)
+
+
 def test_the_time_of_a_move_is_not_the_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 ms of copying on the computing stream are exposed, and no step or forward has them."""
     from diffusers.hooks.group_offloading import ModuleGroup

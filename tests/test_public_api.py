@@ -11,13 +11,19 @@ def test_the_public_names_are_these() -> None:
     assert stepscope.__all__ == [
         "GenerateResult",
         "PerfDump",
+        "ProfileSession",
+        "ProfiledCall",
         "Run",
         "RunFailedError",
         "StepscopeError",
         "UnreadableInputError",
         "UsageError",
         "__version__",
+        "call",
         "generate",
+        "profile",
+        "stage",
+        "step",
     ]
     assert all(getattr(stepscope, name) is not None for name in stepscope.__all__)
     assert dir(stepscope) == stepscope.__all__

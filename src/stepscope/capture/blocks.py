@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from stepscope.capture.components import Known, Methods
+from stepscope.capture.components import Known, Methods, attributes_of
 from stepscope.model.recording import CallKind
 
 BLOCK_KINDS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
@@ -26,7 +26,7 @@ BLOCK_KINDS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
 
 def blocks_of(pipeline: Any) -> Iterator[tuple[str, Any, Methods]]:
     """``(path, block, methods)`` of each leaf block whose class tells what it does; none for classic ones."""
-    root = vars(pipeline).get("_blocks")
+    root = attributes_of(pipeline).get("_blocks")
     if root is not None:
         yield from _leaves(root, "blocks")
 

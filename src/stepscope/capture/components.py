@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,16 +185,31 @@ def components_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
     raises for some pipelines.
     """
     nested = []
-    for name, value in list(vars(pipeline).items()):
+    for name, value in attributes_of(pipeline).items():
         if is_pipeline(value):
             nested.append((name, value))
-        elif isinstance(value, (list, tuple)) and len(value) <= MOST_PARTS:
+        elif issubclass(type(value), (list, tuple)) and len(value) <= MOST_PARTS:
             yield from ((f"{name}.{index}", item) for index, item in enumerate(value))
         else:
             yield name, value
     for name, value in nested:
         yield name, value
         yield from ((f"{name}.{inner}", item) for inner, item in components_of(value))
+
+
+def attributes_of(thing: Any) -> dict[str, Any]:
+    """An object's own attributes, those in slots too; its own ideas of attribute access are not asked."""
+    found: dict[str, Any] = {}
+    for base in type(thing).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            member = vars(base).get(name)
+            if inspect.ismemberdescriptor(member):
+                with suppress(AttributeError):  # not set
+                    found[name] = member.__get__(thing)
+    with suppress(AttributeError):
+        found |= object.__getattribute__(thing, "__dict__")
+    return found
 
 
 def is_pipeline(value: Any) -> bool:

@@ -31,6 +31,7 @@ class Plan:
     stream: Any = None  # None: the stream that computes
     recurse: bool = True
     loose: tuple[Any, ...] = ()  # parameters and buffers beside the modules
+    leader: Any = None  # the module whose forward asked for it
     copies: bool = True  # False: memory is only let go of
 
 
@@ -50,24 +51,28 @@ class Moved:
         return Moved(self.plan, stream_ns=_between(self.began, self.ended, clock))
 
 
-def _group_onload(group: Any, _args: tuple[Any, ...]) -> Plan:
-    return Plan(
-        tuple(group.modules),
-        CopyKind.HOST_TO_DEVICE,
-        pinned=group.stream is not None,
-        stream=group.stream,
-        loose=(*group.parameters, *group.buffers),
-    )
+def _group_onload(group: Any, _args: tuple[Any, ...]) -> Plan | None:
+    return _group_plan(group, CopyKind.HOST_TO_DEVICE, stream=group.stream)
 
 
-def _group_offload(group: Any, _args: tuple[Any, ...]) -> Plan:
+def _group_offload(group: Any, _args: tuple[Any, ...]) -> Plan | None:
     # With a stream the pinned originals are pointed at again; nothing is copied back.
+    return _group_plan(group, CopyKind.DEVICE_TO_HOST, copies=group.stream is None)
+
+
+def _group_plan(group: Any, kind: CopyKind, *, stream: Any = None, copies: bool = True) -> Plan | None:
+    """What a group of diffusers moves. Some hold nothing: what is left over where leaves hold all weights."""
+    loose = (*group.parameters, *group.buffers)
+    if not group.modules and not loose:
+        return None
     return Plan(
         tuple(group.modules),
-        CopyKind.DEVICE_TO_HOST,
+        kind,
         pinned=group.stream is not None,
-        loose=(*group.parameters, *group.buffers),
-        copies=group.stream is None,
+        stream=stream,
+        loose=loose,
+        leader=group.onload_leader,
+        copies=copies,
     )
 
 
@@ -175,5 +180,6 @@ def owners(parts: Iterable[tuple[str, Any]]) -> dict[int, str]:
 
 def component_of(plan: Plan, owner: dict[int, str]) -> str:
     """The name of the component whose weights were moved."""
-    named: Sequence[str] = [owner[id(module)] for module in plan.modules if id(module) in owner]
+    modules = (*plan.modules, plan.leader)
+    named: Sequence[str] = [owner[id(module)] for module in modules if id(module) in owner]
     return named[0] if named else "unknown"

@@ -38,6 +38,7 @@ class TraceWindow(Watcher):
         self._finished = False
         self._stepped = False  # scheduler.step was seen since the last forward
         self._ended = 0  # steps that are over
+        self._marked = 0  # steps that the user has marked; then only those count
         self._count_forwards = not call.has_scheduler
         self._switching = self.profiler.switching
         self._watch = LineWatch(call.modules) if request.mapping else None
@@ -54,6 +55,14 @@ class TraceWindow(Watcher):
     def before(self, kind: CallKind) -> None:
         """Start before the first forward, stop before the first known call after the last wanted step."""
         if self._finished or self._switching is Switching.WHOLE:
+            return
+        if kind is CallKind.STEP:
+            self._ended = self._marked
+            self._marked += 1
+            self._before_iteration(kind)
+            return
+        if self._marked:
+            self._beside_marked_steps()
             return
         if kind is CallKind.SCHEDULER_STEP:
             self._stepped = True
@@ -73,6 +82,13 @@ class TraceWindow(Watcher):
             self._call.pause("profiler stop", self._stop)
         # Without a scheduler every forward is a step, which ends where the next one begins.
         self._stepped = self._count_forwards and kind is CallKind.FORWARD
+
+    def _beside_marked_steps(self) -> None:
+        """Something begins in a program that marks its steps itself: in one, or after the last wanted one."""
+        if self._call.steps_open == 0:
+            self._ended = self._marked
+            if self._recording_since is not None and self._enough():
+                self._call.pause("profiler stop", self._stop)
 
     def _enough(self) -> bool:
         return 0 <= self._request.steps < self._ended

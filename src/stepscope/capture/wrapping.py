@@ -70,7 +70,7 @@ class Wrappers:
                     _installed[key].count += 1
                     self._mine.append(key)
                 return
-            original = inspect.getattr_static(owner, name)
+            original = inspect.getattr_static(owner, name, None)  # None: a magic __getattr__ made it up
             is_instance = not inspect.isclass(owner)
             if not (inspect.isfunction(original) or (is_instance and callable(original))):
                 return

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Protocol
+
+Outcome = int | Callable[[], int]
+"""An exit status, or what main is to do outside of its error handling: run somebody else's program."""
 
 
 class Command(Protocol):
@@ -15,6 +19,6 @@ class Command(Protocol):
         """Add this command's arguments."""
         ...
 
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Do the work and return the exit status. Errors are raised, never printed."""
+    def run(self, arguments: argparse.Namespace) -> Outcome:
+        """Do the work and return the outcome. Errors are raised, never printed."""
         ...

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stepscope.cli.parser import nearest
 from stepscope.model.errors import UsageError
+from stepscope.model.nearest import nearest
 
 AddFlags = Callable[[argparse.ArgumentParser], None]
 
@@ -44,15 +44,35 @@ def _read(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        content = yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
+        content = yaml.load(_text(path), _unique_keys())  # noqa: S506 (it is the safe one)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.", remedy="Check --config.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path} is neither YAML nor JSON: {reason}.", remedy="Check --config.") from error
     if not isinstance(content, dict):
         raise UsageError(f"{path} does not map flags to values.", remedy="One 'flag: value' a line.")
     return content
+
+
+def _text(path: Path) -> str:
+    return path.expanduser().read_text(encoding="utf-8-sig")
+
+
+def _unique_keys() -> Any:
+    """The safe loader, but a key given twice is an error: one of the two would be silently lost."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            if twice := [key for index, key in enumerate(keys) if key in keys[:index]]:
+                problem = f"{twice[0]} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+            return mapping
+
+    return Loader
 
 
 def _words(content: dict[str, Any], parser: argparse.ArgumentParser, path: str) -> Iterator[str]:
@@ -63,7 +83,7 @@ def _words(content: dict[str, Any], parser: argparse.ArgumentParser, path: str) 
         if flag not in known or flag == "--config":
             near = nearest(flag, known)
             raise UsageError(
-                f"{path}: there is no flag {key}.", remedy=f"Did you mean {near}?" if near else ""
+                f"{path}: there is no flag {key}.", remedy=f"Did you mean {near[0]}?" if near else ""
             )
         yield from _flag_words(flag, value, takes_value=parser._option_string_actions[flag].nargs != 0)
 

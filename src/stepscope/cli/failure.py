@@ -12,8 +12,11 @@ from stepscope.model.errors import StepscopeError
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def show_failure(error: BaseException | None) -> int:
-    """Show what a run failed with and return the exit status; errors that main prints are raised."""
+def show_failure(error: BaseException | None, *, recorded: bool) -> int:
+    """Show what a run failed with and return the exit status; errors that main prints are raised.
+
+    ``recorded``: something of the failed run is on disk.
+    """
     if error is None:
         return 0
     if isinstance(error, (KeyboardInterrupt, SystemExit, StepscopeError)):
@@ -21,7 +24,8 @@ def show_failure(error: BaseException | None) -> int:
     foreign = _outside_stepscope(error.__traceback__)
     frames = foreign or error.__traceback__  # a fault of our own is not hidden
     print("".join(traceback.format_exception(type(error), error, frames)), end="", file=sys.stderr)
-    message = f"the pipeline failed with {type(error).__name__}; what was recorded until then is written."
+    then = "what was recorded until then is written" if recorded else "nothing of the run was recorded"
+    message = f"the pipeline failed with {type(error).__name__}; {then}."
     print(f"stepscope: error: {message} {_remedy(error)}".rstrip(), file=sys.stderr)
     return 1
 

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from stepscope.cli.values import add_switch, boolean, json_object, megabytes, positive, step_count
+from stepscope.cli.values import add_switch, boolean, finite, json_object, megabytes, positive, step_count
 
 SIZES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"720p": (1280, 720), "1080p": (1920, 1080), "2k": (2560, 1440), "4k": (3840, 2160)}
@@ -102,10 +102,10 @@ def _add_request(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--seed", type=int, metavar="N", help="seed of the noise (default: 42)")
     group.add_argument("--generator-device", metavar="DEVICE", help="where the noise is drawn")
     group.add_argument("--num-inference-steps", type=positive, metavar="N", help="(default: the model's)")
-    group.add_argument("--guidance-scale", type=float, metavar="X", help="(default: the model's)")
-    group.add_argument("--guidance-scale-2", type=float, metavar="X", help="of the second denoiser")
-    group.add_argument("--true-cfg-scale", type=float, metavar="X", help="classifier-free guidance proper")
-    group.add_argument("--guidance-rescale", type=float, metavar="X", help="(default: the model's)")
+    group.add_argument("--guidance-scale", type=finite, metavar="X", help="(default: the model's)")
+    group.add_argument("--guidance-scale-2", type=finite, metavar="X", help="of the second denoiser")
+    group.add_argument("--true-cfg-scale", type=finite, metavar="X", help="classifier-free guidance proper")
+    group.add_argument("--guidance-rescale", type=finite, metavar="X", help="(default: the model's)")
     group.add_argument("--height", type=positive, metavar="PIXELS", help="(default: the model's)")
     group.add_argument("--width", type=positive, metavar="PIXELS", help="(default: the model's)")
     for name, (width, height) in SIZES.items():
@@ -196,7 +196,7 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--vae-precision", metavar="DTYPE", help="of the VAE (default: --dtype)")
     group.add_argument("--text-encoder-precision", metavar="DTYPE", help="(default: --dtype)")
     group.add_argument("--lora-path", metavar="LORA", help="LoRA weights to add")
-    group.add_argument("--lora-scale", type=float, metavar="X", help="(default: 1.0)")
+    group.add_argument("--lora-scale", type=finite, metavar="X", help="(default: 1.0)")
     group.add_argument("--denoiser-layers", type=positive, metavar="N", help="cut dummy denoisers")
 
 

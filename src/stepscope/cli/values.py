@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from typing import Any
 
 from stepscope.model.errors import UsageError
 
 TRUE = frozenset({"true", "1", "yes", "on"})
+MOST = 2**31 - 1
+"""What sizes and counts may be: torch's kernels count in 32 bits."""
 FALSE = frozenset({"false", "0", "no", "off"})
+
+
+EVERY_CALL = 2**62
+"""The end of a range of calls that is left open."""
 
 
 def boolean(text: str) -> bool:
@@ -26,6 +33,19 @@ def positive(text: str) -> int:
     number = _integer(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not above zero")
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"{number} is more than {MOST}")
+    return number
+
+
+def finite(text: str) -> float:
+    """A number that is one: NaN and infinity make a picture of nothing and a record of null."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
     return number
 
 
@@ -48,15 +68,33 @@ def step_count(text: str) -> int:
     return number
 
 
+def call_numbers(text: str) -> tuple[range, ...]:
+    """Calls by number, 0-based: ``2``, ``0,3`` or half-open ``2:5``, separated by commas."""
+    chosen = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        start = _integer(first) if first or not colon else 0
+        stop = start + 1 if not colon else _integer(last) if last else EVERY_CALL
+        if not 0 <= start < stop:
+            raise argparse.ArgumentTypeError(f"{part!r} holds no call: they are counted from 0, as in 2:5")
+        chosen.append(range(start, stop))
+    return tuple(chosen)
+
+
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object, as ``--diffusers-kwargs '{"strength": 0.5}'`` has it."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("not a JSON object")
     return value
+
+
+def _no_constant(name: str) -> Any:
+    message = f"{name} is no number"
+    raise ValueError(message)
 
 
 def _integer(text: str) -> int:

@@ -10,6 +10,8 @@ A pipeline's own exception is never wrapped: it goes on as it is.
 
 from __future__ import annotations
 
+import signal
+
 
 class StepscopeError(Exception):
     """What went wrong and what to do next, in one line for the person at the terminal."""
@@ -34,3 +36,11 @@ class UnreadableInputError(UsageError):
 
 class RunFailedError(StepscopeError):
     """The call was right but the work could not be done: out of memory, a full disk, a missing tool."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal other than Ctrl-C's asked the process to end. Like that one, no error of anybody's."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_status = 128 + number  # as shells have it
+        super().__init__(signal.Signals(number).name)

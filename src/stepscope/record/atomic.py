@@ -10,6 +10,9 @@ from pathlib import Path
 
 from stepscope.model.errors import RunFailedError
 
+NAME_CHARACTERS = 50
+"""Of the final name in the temporary one: a name that just fits has no room for more."""
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -21,7 +24,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         RunFailedError: the directory cannot be created or written, or the disk is full.
 
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path = _target(path)
+    temporary = path.with_name(f".{path.name[:NAME_CHARACTERS]}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -33,7 +37,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write ``content`` as the whole of ``path``. Raises RunFailedError as ``atomic_path`` does."""
+    """Write ``content`` as the whole of ``path``. Raises RunFailedError as ``atomic_path`` does.
+
+    A device or a pipe (``/dev/stdout``) is written to as it is: it cannot be replaced, only destroyed.
+    """
+    if is_special(path):
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        return
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
@@ -47,7 +60,8 @@ def keep_existing(path: Path) -> Path | None:
         RunFailedError: the file cannot be renamed.
 
     """
-    if not path.exists():
+    path = _target(path)
+    if not path.is_file():
         return None
     kept = free_path(path.with_name(f"{path.stem}.previous{path.suffix}"))
     try:
@@ -55,6 +69,19 @@ def keep_existing(path: Path) -> Path | None:
     except OSError as error:
         raise cannot_write(path, error) from error
     return kept
+
+
+def is_special(path: Path) -> bool:
+    """Whether ``path`` is there and neither a file nor a folder: a device, a pipe, a socket."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _target(path: Path) -> Path:
+    """Where a symbolic link leads, so that the link stays one; a loop is left for the writing to report."""
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError):
+        return path
 
 
 def free_path(path: Path) -> Path:

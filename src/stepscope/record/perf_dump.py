@@ -9,6 +9,7 @@ import msgspec
 
 from stepscope.model.dump import PerfDump
 from stepscope.record.atomic import write_atomic
+from stepscope.record.json_text import encoded
 from stepscope.record.perf_dump_fields import DESCRIPTIONS
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -16,7 +17,7 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def encode_dump(dump: PerfDump) -> bytes:
     """The dump as JSON, indented by two as SGLang writes it; a number that is not finite becomes null."""
-    return msgspec.json.format(msgspec.json.encode(dump), indent=2) + b"\n"
+    return msgspec.json.format(encoded(dump), indent=2) + b"\n"
 
 
 def write_dump(dump: PerfDump, path: Path) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepscope.model.errors import UsageError
-from stepscope.record.atomic import check_writable
+from stepscope.record.atomic import check_writable, is_special
 from stepscope.record.perf_dump import numbered
 from stepscope.record.run_record import RUN_FILE
 from stepscope.session.generate_options import GenerateOptions
@@ -39,17 +39,29 @@ class Destinations:
                 f"--perf-dump-path {self.perf_dump} is a folder.",
                 remedy=f"Try {self.perf_dump / 'perf.json'}.",
             )
-        dump_directory = None if self.perf_dump is None else self.perf_dump.parent
+        self._check_apart()
+        to_file = self.perf_dump is not None and not is_special(self.perf_dump)
+        dump_directory = self.perf_dump.parent if self.perf_dump is not None and to_file else None
         for directory in (self.run, self.traces, self.outputs, dump_directory):
             if directory is not None:
                 check_writable(directory)
+
+    def _check_apart(self) -> None:
+        """The dump is a file of its own: not a folder of this run, nor the run record."""
+        folders = [folder for folder in (self.run, self.traces, self.outputs) if folder is not None]
+        taken = [*folders, *([self.run / RUN_FILE] if self.run is not None else [])]
+        if self.perf_dump is not None and self.perf_dump.absolute() in [path.absolute() for path in taken]:
+            raise UsageError(
+                f"--perf-dump-path {self.perf_dump} is where something else of the run goes.",
+                remedy="Give it a name of its own; --run-dir keeps a dump anyway.",
+            )
 
 
 def destinations(
     options: GenerateOptions, number: int, environ: Mapping[str, str] = os.environ
 ) -> Destinations:
     """The places of the run of prompt ``number``; a run directory that holds a run is left alone."""
-    run = _run_directory(options.run_directory, number)
+    run = free_run_directory(options.run_directory, number)
     traces = outputs = None
     if options.profile is not None:
         traces = options.profile.directory or run or profile_directory(environ)
@@ -71,7 +83,7 @@ def profile_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return DEFAULT_PROFILE_DIRECTORY if chosen is None else Path(chosen).expanduser()
 
 
-def _run_directory(asked: Path | None, number: int) -> Path | None:
+def free_run_directory(asked: Path | None, number: int) -> Path | None:
     """``DIR``, ``DIR-1``, ...: the first from ``number`` on that holds no run yet."""
     if asked is None:
         return None

@@ -15,13 +15,15 @@ from stepscope.capture.environment import read_environment
 from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
 from stepscope.model.vocabulary import Outside, TraceDetail
+from stepscope.record.abandoned import SCRATCH_PREFIX, in_use, remove_abandoned
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import Finished, keep
 from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
 from stepscope.session.nsight.request import requested_nvtx
-from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call
+from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call, where_it_ended
 from stepscope.session.trace_forecast import PlannedWindow, forecast, plan_window
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
@@ -170,10 +172,18 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
     request_id = str(uuid.uuid4())
     session.listener.running(request_id, number, len(options.requests))
     arguments = call_arguments(loaded.pipeline, request, loaded.defaults)
-    with _scratch(places) as scratch:
+    interrupts = Interrupts()
+
+    def call() -> Any:
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+        with interrupts.allowed():
+            return loaded.pipeline(**arguments)
+
+    with interrupts.held_back(), _scratch(places) as scratch:
         observed = observe_call(
             loaded.pipeline,
-            lambda: loaded.pipeline(**arguments),
+            call,
             request_id=request_id,
             workload=describe(loaded, request, arguments),
             environment=session.environment,
@@ -185,11 +195,11 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
         run = replace(
             observed.run,
             warmup=prepared.warmup,
-            incomplete_reason=_where_it_ended(observed.run),
+            incomplete_reason=where_it_ended(observed.run),
             outside=(*prepared.outside, *observed.run.outside),
             warnings=(*loaded.notes, *_shortened(prepared.window), *observed.run.warnings),
         )
-        return keep(
+        result = keep(
             Finished(
                 observed=replace(observed, run=run),
                 request=request,
@@ -198,8 +208,11 @@ def _run(session: _Session, number: int, prepared: _Prepared) -> GenerateResult:
                 places=places,
                 mapping=prepared.mapping,
                 max_trace_bytes=None if options.profile is None else options.profile.max_bytes,
-            )
+            ),
+            interrupts,
         )
+    waiting = interrupts.pending()
+    return replace(result, error=result.error or waiting)
 
 
 @contextmanager
@@ -210,8 +223,16 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         return
     places.check()
     places.traces.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".stepscope-", dir=places.traces) as folder:
-        yield Path(folder)
+    remove_abandoned(places.traces)
+    with (
+        tempfile.TemporaryDirectory(
+            prefix=SCRATCH_PREFIX, dir=places.traces, ignore_cleanup_errors=True
+        ) as folder,
+        in_use(Path(folder)),
+    ):
+        raw = Path(folder) / "raw"
+        raw.mkdir()
+        yield raw
 
 
 def _trace_request(
@@ -229,17 +250,6 @@ def _trace_request(
 
 def _shortened(window: PlannedWindow | None) -> tuple[str, ...]:
     return (window.note,) if window is not None and window.note else ()
-
-
-def _where_it_ended(run: Run) -> str | None:
-    """Why a run is incomplete, with the stage and step that it had reached."""
-    if run.incomplete_reason is None or not run.stages:
-        return run.incomplete_reason
-    stage = run.stages[-1]
-    step = run.steps[-1] if run.steps else None
-    in_step = step is not None and step.stage_index == stage.stage_index
-    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
-    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
 
 
 def _show_bars(pipeline: Any, *, shown: bool) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from stepscope.model.errors import UsageError
 from stepscope.model.vocabulary import TraceDetail
+from stepscope.session.flag_checks import checked
 from stepscope.session.generate_options import (
     PROFILED_STEPS,
     GenerateOptions,
@@ -24,6 +26,9 @@ from stepscope.workload.request import (
     OffloadKind,
     Precision,
 )
+
+NAME_BYTES = 255
+"""Of one name in a path, on every file system in use."""
 
 COMPONENT_OFFLOADS = (
     "dit_cpu_offload",
@@ -114,9 +119,12 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
     """What the flags ask for.
 
     Raises:
-        UsageError: flags that exclude each other, a value out of range, a prompt file that cannot be read.
+        UsageError: an unknown flag, flags that exclude each other, a value of another type or
+            out of range, a prompt file that cannot be read.
 
     """
+    flags = cast("GenerateFlags", checked(flags, GenerateFlags))
+    _check_texts(flags)
     profile = _profile(flags)
     return GenerateOptions(
         load=_load(flags),
@@ -138,7 +146,7 @@ def _prompts(flags: GenerateFlags) -> list[str]:
     path = _path(flags.get("prompt_path"))
     if path is not None:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")  # not at U+2028 and its like
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise UsageError(f"cannot read {path}: {reason}.", remedy="Check --prompt-path.") from error
@@ -267,5 +275,23 @@ def _compile(flags: GenerateFlags) -> CompileKind:
     return CompileKind.WHOLE if kind is CompileKind.NONE else kind
 
 
+def _check_texts(flags: GenerateFlags) -> None:
+    """An empty value is a shell variable that was not set: nothing else would do what was meant."""
+    for name, value in flags.items():
+        if value == "" and name not in {"prompt", "negative_prompt"}:
+            raise UsageError(f"--{name.replace('_', '-')} is empty.", remedy="Give a value or leave it out.")
+
+
 def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value).expanduser()
+    """The path; UsageError where no file system can have it."""
+    if value is None:
+        return None
+    try:
+        path = Path(value).expanduser()
+    except RuntimeError as error:  # ~nobody-there
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: {error}") from error
+    if "\0" in str(path):
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: it holds a NUL character.")
+    if any(len(os.fsencode(part)) > NAME_BYTES for part in path.parts):
+        raise UsageError(f"{str(value)[:80]!r}... cannot be a path: a name in it is too long.")
+    return path

@@ -78,6 +78,11 @@ class GenerateResult:
     error: BaseException | None = None  # the pipeline's own exception, or what could not be written
 
     @property
+    def has_files(self) -> bool:
+        """Whether anything of the run is on disk."""
+        return bool(self.dump_path or self.run_directory or self.run.traces or self.output_paths)
+
+    @property
     def trace_path(self) -> Path | None:
         """The trace of this run, if one was written."""
         return Path(self.run.traces[0].path) if self.run.traces else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from stepscope.analyse.run.reconcile import reconcile
+from stepscope.model.dump import PerfDump
 from stepscope.model.errors import StepscopeError
 from stepscope.model.run import Output, OutsideRun, Run
 from stepscope.model.vocabulary import Outside
@@ -19,6 +21,7 @@ from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
 from stepscope.session.destinations import Destinations
 from stepscope.session.generate_options import GenerateResult, OutputOptions
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep_trace import TraceToKeep, keep_trace
 from stepscope.session.mapping import Mapping
 from stepscope.session.observe import ObservedCall
@@ -49,12 +52,18 @@ class _Kept:
         begin = time.perf_counter_ns()
         try:
             yield
-        except (StepscopeError, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
+        except (Exception, KeyboardInterrupt) as error:  # an impatient Ctrl-C costs one file, not all
             self.failures.append(error)
-            self.add(warnings=(str(error) or "interrupted while a file was written",))
+            self.add(warnings=(_told(error),))
         if outside is not None:
             end = time.perf_counter_ns()
             self.add(outside=(OutsideRun(name=outside, host_start_ns=begin, host_end_ns=end),))
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted while a file was written"
+    return str(error) if isinstance(error, StepscopeError) else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +79,34 @@ class Finished:
     max_trace_bytes: int | None = None
 
 
-def keep(finished: Finished) -> GenerateResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCall:
+    """What was written of a call that somebody else made, and what could not be."""
+
+    run: Run
+    dump: PerfDump
+    dump_path: Path | None
+    run_directory: Path | None
+    failures: tuple[BaseException, ...] = ()
+
+
+def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
     kept = _Kept(run=observed.run)
-    if observed.error is None:
-        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None):
-            _keep_outputs(kept, finished)
     if places.traces is not None:
-        with kept.guarded(Outside.TRACE_EXPORT):
-            trace = TraceToKeep(
-                observed=observed,
-                run=kept.run,
-                directory=places.traces,
-                mapping=finished.mapping,
-                max_bytes=finished.max_trace_bytes,
-            )
-            window, said = keep_trace(trace)
-            kept.add(traces=(window,), warnings=(said,) if said else ())
+        trace = TraceToKeep(
+            observed=observed,
+            run=kept.run,
+            directory=places.traces,
+            mapping=finished.mapping,
+            max_bytes=finished.max_trace_bytes,
+        )
+        _keep_trace(kept, trace, allowed=interrupts.allowed)
+    _discard_raw(observed)
+    if observed.error is None:
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
+            _keep_outputs(kept, finished)
     dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
@@ -97,6 +116,39 @@ def keep(finished: Finished) -> GenerateResult:
         run_directory=places.run,
         error=observed.error or next(iter(kept.failures), None),
     )
+
+
+def _discard_raw(observed: ObservedCall) -> None:
+    """Remove the raw export, whole or cut off, before the small files: on a full disk it has their place."""
+    if observed.raw_trace is not None:
+        shutil.rmtree(observed.raw_trace.path.parent, ignore_errors=True)
+
+
+def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
+    """As ``keep``, for a call of somebody else's program: its output is its own."""
+    kept = _Kept(run=observed.run)
+    if places.traces is not None:
+        _keep_trace(kept, TraceToKeep(observed=observed, run=kept.run, directory=places.traces))
+    dump_path = _keep_records(kept, places)
+    return KeptCall(
+        run=kept.run,
+        dump=reconcile(kept.run),
+        dump_path=dump_path,
+        run_directory=places.run,
+        failures=tuple(kept.failures),
+    )
+
+
+def _keep_trace(
+    kept: _Kept,
+    trace: TraceToKeep,
+    *,
+    allowed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Write the trace; inside ``allowed`` a signal may end that, and is kept as a failure."""
+    with kept.guarded(Outside.TRACE_EXPORT), allowed():
+        window, said = keep_trace(trace)
+        kept.add(traces=(window,), warnings=(said,) if said else ())
 
 
 def _keep_outputs(kept: _Kept, finished: Finished) -> None:
@@ -126,11 +178,14 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
     """The run record and the dumps, last, so that they name the other files and every warning."""
     dump_path = places.perf_dump
-    if dump_path is not None:
-        with kept.guarded():
-            previous = keep_existing(dump_path)
+    for record in (
+        *([] if places.run is None else [places.run / DUMP_FILE, places.run / RUN_FILE]),
+        dump_path,
+    ):
+        with kept.guarded():  # in a run directory only where two processes chose the same one
+            previous = None if record is None else keep_existing(record)
             if previous is not None:
-                kept.add(warnings=(f"{dump_path} existed: it is now {previous}",))
+                kept.add(warnings=(f"{record} existed: it is now {previous}",))
     writers: list[Callable[[], Path]] = []
     if places.run is not None:
         folder = places.run

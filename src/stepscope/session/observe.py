@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.analyse.run.assemble import assemble
+from stepscope.analyse.run.step_cache import CacheEffect, disagreement, effect
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.nsight.marker import NvtxRequest
@@ -53,6 +55,7 @@ class ObservedCall:
     error: BaseException | None = None
     raw_trace: RawTrace | None = None
     unsteady: tuple[str, ...] = ()  # why another call may be faster: compilation, allocator growth, ...
+    cache: CacheEffect | None = None  # what a step cache was worth, where one was mounted
 
 
 def observe_call(
@@ -78,8 +81,8 @@ def observe_call(
         except BaseException as raised:
             error = raised
         captured = progress.finish(error, result)
-    identity = _Identity(request_id, call_id, workload, environment)
-    return _observed(captured, identity, result=result, error=error)
+    identity = CallIdentity(request_id, call_id, workload, environment)
+    return observed_of(captured, identity, result=result, error=error)
 
 
 class Observation:
@@ -87,11 +90,30 @@ class Observation:
 
     def __init__(self) -> None:
         self._calls: deque[ObservedCall] = deque(maxlen=KEPT_CALLS)
+        self._problems: deque[str] = deque(maxlen=KEPT_CALLS)
 
     @property
     def calls(self) -> tuple[ObservedCall, ...]:
         """Finished calls, failed ones included; ``result`` is None in each, it belongs to the caller."""
         return tuple(self._calls)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why calls that were made are not in ``calls``: a fault of the observer is not the caller's."""
+        return tuple(self._problems)
+
+    @contextmanager
+    def unharmed(self) -> Iterator[None]:
+        """Note and log an exception of the observer's own instead of raising it into the user's call."""
+        try:
+            yield
+        except Exception as error:
+            self.blame(error)
+
+    def blame(self, error: Exception) -> None:
+        """Note and log what kept a call from being observed."""
+        self._problems.append(f"{type(error).__name__}: {error}")
+        logging.getLogger("stepscope").warning("a call could not be observed", exc_info=error)
 
     def keep(self, call: ObservedCall) -> None:
         self._calls.append(call)
@@ -120,14 +142,20 @@ def observing(
 
         def handle(called: Any, call: Callable[[], Any]) -> Any:
             call_id = next(ids)
-            identity = _Identity(request_id(call_id), call_id, workload, environment)
-            progress = _begin(observer, called, options)
+            identity = CallIdentity(request_id(call_id), call_id, workload, environment)
+            try:
+                progress = _begin(observer, called, options)
+            except Exception as error:
+                observation.blame(error)
+                return call()
             try:
                 result = call()
             except BaseException as error:
-                observation.keep(_observed(progress.finish(error), identity, error=error))
+                with observation.unharmed():
+                    observation.keep(observed_of(progress.finish(error), identity, error=error))
                 raise
-            observation.keep(_observed(progress.finish(None, result), identity))
+            with observation.unharmed():
+                observation.keep(observed_of(progress.finish(None, result), identity))
             return result
 
         watch = Watch(pipeline, handle)
@@ -141,7 +169,7 @@ def _begin(observer: Observer, pipeline: Any, options: ObserveOptions) -> CallIn
 
 
 @dataclass(frozen=True, slots=True)
-class _Identity:
+class CallIdentity:
     """Which call of what, where."""
 
     request_id: str
@@ -150,9 +178,21 @@ class _Identity:
     environment: Environment
 
 
-def _observed(
-    captured: Captured, identity: _Identity, *, result: Any = None, error: BaseException | None = None
+def where_it_ended(run: Run) -> str | None:
+    """Why a run is incomplete, with the stage and step that it had reached."""
+    if run.incomplete_reason is None or not run.stages:
+        return run.incomplete_reason
+    stage = run.stages[-1]
+    step = run.steps[-1] if run.steps else None
+    in_step = step is not None and step.stage_index == stage.stage_index
+    reached = f"{stage.span.name}, step {step.index}" if step is not None and in_step else stage.span.name
+    return f"{run.incomplete_reason.rstrip(': ')}, in {reached}"
+
+
+def observed_of(
+    captured: Captured, identity: CallIdentity, *, result: Any = None, error: BaseException | None = None
 ) -> ObservedCall:
+    """The run of what was captured, and which steps its trace is to hold."""
     run = assemble(
         captured.recording,
         request_id=identity.request_id,
@@ -165,4 +205,14 @@ def _observed(
     if raw is not None:
         held = window_steps(run.steps, asked=raw.request.steps, all_stages=raw.request.all_stages)
         raw = replace(raw, steps=held)
-    return ObservedCall(result=result, error=error, run=run, raw_trace=raw, unsteady=captured.unsteady)
+    said = disagreement(captured.recording.cached_forwards)
+    if said is not None:
+        run = replace(run, warnings=(*run.warnings, said))
+    return ObservedCall(
+        result=result,
+        error=error,
+        run=run,
+        raw_trace=raw,
+        unsteady=captured.unsteady,
+        cache=effect(run, captured.recording.cached_forwards),
+    )

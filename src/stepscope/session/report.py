@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepscope.analyse.report import AnalysedTrace, analyse_trace, assemble
 from stepscope.analyse.results import RankReport, Report, RunSummary
 from stepscope.analyse.run.summarise import summarise
-from stepscope.model.errors import StepscopeError, UnreadableInputError
+from stepscope.analyse.trace.analysis import analyse
+from stepscope.analyse.trace.waits_in_steps import WaitInSteps, waits_in_steps
+from stepscope.model.dump import PerfDump
+from stepscope.model.errors import UnreadableInputError
+from stepscope.record.input_file import files_below
 from stepscope.record.open import InputKind, read_trace, recognise
-from stepscope.record.perf_dump_reader import read_perf_dumps
+from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
 
-_SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
 _TRACES = frozenset({InputKind.KINETO, InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
 
 
@@ -56,6 +59,36 @@ def report_files(paths: Sequence[Path]) -> ReportOutcome:
     return ReportOutcome(report=report, problems=tuple(problems))
 
 
+def report_calls(dumps: Sequence[PerfDump], traces: Sequence[Path]) -> Report:
+    """The report of calls that were measured here, and of their traces; one that cannot be read is told."""
+    read = _Read(runs=[summarise(dump) for dump in dumps])
+    for path in traces:
+        _read_path(path, read)
+    return assemble(read.sources, read.runs, read.traces, tuple(str(error) for error in read.errors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWaits:
+    """What makes the host wait inside the traced steps of one trace."""
+
+    waits: tuple[WaitInSteps, ...]
+    step_count: int
+    has_device_work: bool
+
+
+def step_waits(path: Path) -> StepWaits:
+    """Every call inside the steps of a trace that waits for the device, whatever it costs.
+
+    Raises:
+        UnreadableInputError: it is no trace, or nothing in it can be read.
+
+    """
+    found = analyse(read_trace(path))
+    return StepWaits(
+        waits=waits_in_steps(found), step_count=len(found.marks.steps), has_device_work=len(found.work) > 0
+    )
+
+
 def report_ranks(path: Path) -> tuple[RankReport, ...]:
     """The rank reports of one trace file, for what builds on them.
 
@@ -79,8 +112,10 @@ def _read_path(path: Path, read: _Read) -> None:
 
 
 def _read_directory(directory: Path, read: _Read) -> None:
-    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path)) is not None]
-    usable = [(path, kind) for path, kind in known if kind in _TRACES or kind is InputKind.PERF_DUMP]
+    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path, read)) is not None]
+    usable = [
+        (path, kind) for path, kind in without_repeated_runs(known) if kind in _TRACES or kind in RUN_KINDS
+    ]
     if not usable:
         raise UnreadableInputError(
             f"{directory} holds no trace and no perf dump.",
@@ -91,8 +126,8 @@ def _read_directory(directory: Path, read: _Read) -> None:
 
 
 def _read_file(path: Path, kind: InputKind, read: _Read) -> None:
-    if kind is InputKind.PERF_DUMP:
-        read.runs.extend(summarise(dump, path=str(path)) for dump in read_perf_dumps(path))
+    if kind in RUN_KINDS:
+        read.runs.extend(summarise(dump, path=str(path)) for dump in read_dumps(path))
     else:
         read.traces.append(_analysed(path))
     read.sources.append(str(path))
@@ -109,21 +144,11 @@ def _analysed(path: Path) -> AnalysedTrace:
     return found
 
 
-def files_below(directory: Path) -> Iterator[Path]:
-    """Regular files below a directory in order; hidden ones and directories of caches are left out."""
-    for path in sorted(directory.iterdir()):
-        if path.name.startswith(".") or path.name in _SKIPPED_DIRECTORIES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            yield from files_below(path)
-        elif path.is_file():
-            yield path
-
-
-def _kind(path: Path) -> InputKind | None:
+def _kind(path: Path, read: _Read) -> InputKind | None:
     try:
         return recognise(path)
-    except StepscopeError:
+    except UnreadableInputError as error:
+        read.errors.append(error)
         return None
 
 

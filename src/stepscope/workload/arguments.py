@@ -33,6 +33,12 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
 }
 """Fields of a request that are passed on as they are, and what pipelines call them, first match."""
 
+SEEDS = (-(2**63), 2**64 - 1)
+"""What torch.Generator.manual_seed takes, first to last."""
+
+MOST_OUTPUTS = 4096
+"""Each has a generator, of 5 KB on the host."""
+
 IMAGE_PARAMETERS = ("image", "images")
 
 SPELLING = {
@@ -165,6 +171,11 @@ def _check_counts(request: GenerationRequest) -> None:
         value = getattr(request, name)
         if value is not None and value < 1:
             raise UsageError(f"{_flag(name)} {value}: it has to be 1 or more.")
+    count = request.outputs_per_prompt or 1
+    if count > MOST_OUTPUTS:
+        raise UsageError(f"--num-outputs-per-prompt {count}: at most {MOST_OUTPUTS} in one run.")
+    if not SEEDS[0] <= request.seed <= SEEDS[1] - count + 1:
+        raise UsageError(f"--seed {request.seed} is out of range.", remedy="torch's seeds have 64 bits.")
 
 
 def _flag(name: str) -> str:

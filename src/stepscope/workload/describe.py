@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from stepscope.model.run import Workload
@@ -32,11 +34,12 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
 
     def whole(name: str) -> int | None:
         value = effective(name)
-        return int(value) if isinstance(value, (int, float)) else None
+        return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
     guidance = {name: effective(name) for name in GUIDANCE}
     return Workload(
         model=loaded.model,
+        weights="" if loaded.random_weights or not Path(loaded.model).expanduser().is_dir() else "folder",
         pipeline_class=type(loaded.pipeline).__name__,
         components=dict(loaded.components),
         load_format="dummy" if loaded.random_weights else "auto",
@@ -53,11 +56,11 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
         offload=loaded.offload,
         compile=loaded.compile,
         attention_backend=loaded.attention_backend,
-        arguments={name: _short(value) for name, value in arguments.items() if name not in NAMED},
+        arguments={name: short(value) for name, value in arguments.items() if name not in NAMED},
     )
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """Plain values as they are, anything bigger by its type: a picture's pixels tell nothing here."""
     plain = value is None or isinstance(value, (bool, int, float, str))
     return str(value)[:200] if plain else f"<{type(value).__name__}>"

@@ -48,7 +48,7 @@ def load_pipeline(request: LoadRequest, model: str, dtypes: Mapping[str, torch.d
 def _folder(model: str) -> Path | None:
     """The local folder ``model`` names, checked to be a pipeline's; None for a hub id."""
     path = Path(model).expanduser()
-    if path.is_dir():
+    if _exists(path) and path.is_dir():
         indices = [path / name for name in (MODEL_INDEX, MODULAR_INDEX) if (path / name).is_file()]
         if not indices:
             raise UsageError(
@@ -57,13 +57,21 @@ def _folder(model: str) -> Path | None:
             )
         _check_index(indices[0])
         return path
-    if path.is_file():
+    if _exists(path):
         raise UsageError(
             f"{model} is a file.", remedy="Give a hub id or the top folder of a diffusers pipeline."
         )
     if model.startswith((".", "/", "~")) or model.count("/") > 1:
         raise UsageError(f"There is no folder {model}.", remedy="Check --model-path.")
     return None
+
+
+def _exists(path: Path) -> bool:
+    """Whether it is there; what no file system can name (NUL, too long) is not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _check_index(index: Path) -> None:
@@ -163,14 +171,26 @@ def _no_network(chain: list[BaseException]) -> bool:
         TimeoutError,
         socket.gaierror,
     )
-    clients = {"httpx", "httpcore", "requests", "urllib3"}  # the hub's library has changed its client once
+    clients = _http_clients()
     wordings = ("offline mode", "couldn't connect", "cannot find the requested files")
     return any(
         isinstance(link, kinds)
-        or type(link).__module__.split(".")[0] in clients
+        or type(link).__module__.split(".")[0].startswith(clients)
         or any(wording in str(link).lower() for wording in wordings)
         for link in chain
     )
+
+
+def _http_clients() -> tuple[str, ...]:
+    """Beginnings of the names of the packages that fetch for the hub's library.
+
+    It has changed its client twice (requests, httpx, httpx2), so the one that its own error class descends
+    from is asked for; what clients stand upon is known by name, whatever number is behind it.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    lineage = {base.__module__.split(".")[0] for base in HfHubHTTPError.__mro__}
+    return tuple({*(lineage - {"builtins", "huggingface_hub"}), "httpx", "httpcore", "requests", "urllib3"})
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -191,7 +211,7 @@ def _or_dummy(model: str) -> str:
 def _built_in(model: str) -> str:
     if find_preset(model):
         return "It can be profiled with random weights: --load-format dummy."
-    if Path(model).expanduser().is_dir():
+    if _exists(Path(model).expanduser()):
         return "Check that the folder is whole."
     return f"{DEFAULT_MODEL} and other presets need no download."
 

@@ -70,7 +70,7 @@ class CountingTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         if special is not None:
             return special
         span = self._spec.vocab_size - self._spec.first_id
-        number = self._spec.first_id + zlib.crc32(token.encode()) % span
+        number = self._spec.first_id + zlib.crc32(token.encode(errors="backslashreplace")) % span
         self._seen.setdefault(number, token)
         return number
 

@@ -73,10 +73,10 @@ def _add_lora(pipeline: Any, path: str, scale: float) -> str:
             str(Path(path).expanduser()) if path.startswith("~") else path, adapter_name="lora"
         )
         pipeline.set_adapters(["lora"], adapter_weights=[scale])
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except Exception as error:  # the hub's client raises its own kinds
         raise UsageError(
-            f"The LoRA {path} cannot be applied to {_name(pipeline)}: {_first_line(error)}",
-            remedy="Check that it was made for this model.",
+            f"The LoRA {path} cannot be applied to {_name(pipeline)}: {_first_line(error).rstrip('.')}.",
+            remedy="Check --lora-path, the network, and that it was made for this model.",
         ) from error
     return f"{path} x {scale:g}"
 
@@ -96,7 +96,7 @@ def _set_attention(pipeline: Any, asked: str | None) -> str:
                 module.set_attention_backend(backend)
         except (ValueError, RuntimeError, ImportError, NotImplementedError) as error:
             raise UsageError(
-                f"--attention-backend {asked} cannot be used here: {_first_line(error)}",
+                f"--attention-backend {asked} cannot be used here: {_first_line(error).rstrip('.')}.",
                 remedy="torch_sdpa works everywhere.",
             ) from error
     return backend

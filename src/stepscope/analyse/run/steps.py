@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from stepscope.analyse.run.step_cache import with_work
 from stepscope.analyse.run.timeline import Piece, segments_of
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Forward, Span, StepRun
@@ -70,6 +72,12 @@ class _Numbering:
         return self._open
 
 
+def denoising_stages(recording: Recording) -> frozenset[str]:
+    """Names of the stages that hold denoising loops; an engine may name its own (LTX2DenoisingStage)."""
+    named = {edge.stage for edge in recording.edges if edge.kind in _LOOP and edge.stage is not None}
+    return frozenset({Stage.DENOISING.value, *named})
+
+
 def number_steps(
     recording: Recording, pieces: list[Piece], occurrence: list[int]
 ) -> tuple[list[StepRun], tuple[str, ...]]:
@@ -78,13 +86,45 @@ def number_steps(
     A step ends with the last ``scheduler.step`` before the next denoiser forward or later stage; the next
     begins there. The first of a denoising stage begins where the stage does; numbering runs on over stages.
     """
+    marked = _Marked(recording, zip(pieces, occurrence, strict=True))
     numbering = _Numbering(recording)
+    denoising = denoising_stages(recording)
     for piece, stage_index in zip(pieces, occurrence, strict=True):
-        if piece.stage == Stage.DENOISING:
+        if piece.stage in denoising and stage_index not in marked.stages:
             numbering.add(piece, stage_index)
-    steps = [_step_run(recording, index, step) for index, step in enumerate(numbering.done)]
-    by_forward = bool(steps) and not any(step.scheduler_calls for step in steps)
+    found = sorted((*numbering.done, *marked.done.values()), key=_starts_at)
+    steps = [_step_run(recording, index, step) for index, step in enumerate(found)]
+    steps = with_work(steps, recording.cached_forwards)
+    by_forward = bool(numbering.done) and not any(step.scheduler_calls for step in steps)
     return steps, (NO_SCHEDULER,) if by_forward else ()
+
+
+class _Marked:
+    """Steps that the program marked itself, the outermost where marks are nested."""
+
+    def __init__(self, recording: Recording, placed: Iterable[tuple[Piece, int]]) -> None:
+        self._edges = recording.edges
+        self.done: dict[int, _OpenStep] = {}
+        self.stages: set[int] = set()  # occurrences that hold such steps: nothing else is a step there
+        for piece, stage_index in placed:
+            self._add(piece, stage_index)
+
+    def _add(self, piece: Piece, stage_index: int) -> None:
+        mark = next((call for call in piece.calls if self._edges[call].kind is CallKind.STEP), None)
+        if mark is None or piece.stage is None:
+            return
+        step = self.done.setdefault(mark, _OpenStep(stage_index))
+        self.stages.add(step.stage_index)
+        step.pieces.append(piece)
+        for call in piece.calls:
+            if self._edges[call].kind is CallKind.FORWARD:
+                step.forwards.setdefault(call, []).append(piece)
+            elif self._edges[call].kind is CallKind.SCHEDULER_STEP:
+                step.scheduler_calls.add(call)
+
+
+def _starts_at(step: _OpenStep) -> int:
+    return (step.pieces or step.waiting)[0].start.host_ns
 
 
 def _step_run(recording: Recording, index: int, step: _OpenStep) -> StepRun:

@@ -50,9 +50,9 @@ _ASCII = str.maketrans(
 def render_terminal(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
     """The report as plain text, no line wider than ``console_width`` but commands that must stay whole."""
     stream = io.StringIO()
-    console = _console(stream, console_width)
+    console = console_for(stream, console_width)
     console.print(terminal_report(report, console_width))
-    return _trimmed(stream.getvalue())
+    return trimmed(stream.getvalue())
 
 
 def write_terminal(report: Report, stream: TextIO) -> None:
@@ -60,12 +60,12 @@ def write_terminal(report: Report, stream: TextIO) -> None:
     detected = Console(file=stream)  # rich looks at isatty, NO_COLOR, TERM and COLUMNS
     width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
     text = io.StringIO()
-    console = _console(text, width, like=detected)
+    console = console_for(text, width, like=detected)
     console.print(terminal_report(report, width))
-    stream.write(_encodable(_trimmed(text.getvalue()), stream.encoding))
+    stream.write(in_encoding(trimmed(text.getvalue()), stream.encoding))
 
 
-def _console(file: TextIO, width: int, like: Console | None = None) -> Console:
+def console_for(file: TextIO, width: int, like: Console | None = None) -> Console:
     """A console that takes text as it is; ``like`` tells whether it may colour."""
     coloured = like is not None and like.is_terminal
     return Console(
@@ -81,11 +81,11 @@ def _console(file: TextIO, width: int, like: Console | None = None) -> Console:
     )
 
 
-def _trimmed(text: str) -> str:
+def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def _encodable(text: str, encoding: str | None) -> str:
+def in_encoding(text: str, encoding: str | None) -> str:
     """``text`` with what ``encoding`` cannot say replaced by something that it can."""
     try:
         text.encode(encoding or "utf-8")
