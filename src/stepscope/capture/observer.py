@@ -15,6 +15,7 @@ from stepscope.capture.blocks import blocks_of
 from stepscope.capture.caches import CacheWatch
 from stepscope.capture.clock import DeviceClock, JointClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
+from stepscope.capture.cpu_use import cpu_use, read_cpu
 from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
@@ -136,6 +137,7 @@ class CallInProgress:
         if self._window is not None:
             call.watchers.append(self._window)
             self._window.begin()
+        self._cpu = read_cpu()
         try:
             self._clock.synchronise()
         except BaseException:
@@ -188,6 +190,7 @@ class CallInProgress:
         except RuntimeError as error:
             failure = f"the device failed: {error}"
         done_ns = self._clock.now_ns()
+        self._used = cpu_use(self._cpu, read_cpu())
         on_host_ns = self._on_host(result) if result is not None and failure is None else None
         ends = ThreeEnds(
             start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=done_ns, on_host_ns=on_host_ns
@@ -213,6 +216,7 @@ class CallInProgress:
         recording = replace(
             recording,
             warnings=warnings,
+            cpu=self._used,
             anchors=(*recording.anchors, *(window.profiler.wall_anchors if window is not None else ())),
             outside=window.outside if window is not None else (),
             memory=tuple(memory.readings),

@@ -51,6 +51,11 @@ class RunCommand:
             "--profile-all-stages", action="store_true", help="trace whole calls, with --profile"
         )
         measure.add_argument(
+            "--trace-detail",
+            choices=("kernels", "ops", "full"),
+            help="device activity and launches; and operators; and shapes and Python frames (default: full)",
+        )
+        measure.add_argument(
             "--call",
             type=call_numbers,
             metavar="K",
@@ -113,16 +118,18 @@ def _program(arguments: argparse.Namespace) -> Program:
 
 
 def _options(arguments: argparse.Namespace) -> AttachOptions:
+    from stepscope.model.vocabulary import TraceDetail
     from stepscope.session.attach_plan import AttachOptions
     from stepscope.session.generate_options import PROFILED_STEPS, ProfileOptions
 
-    for flag in ("num_profiled_timesteps", "profile_all_stages", "call", "profile_dir"):
+    for flag in ("num_profiled_timesteps", "profile_all_stages", "trace_detail", "call", "profile_dir"):
         if getattr(arguments, flag) and not arguments.profile:
             spelt = "--" + flag.replace("_", "-")
             raise UsageError(f"{spelt} traces nothing without --profile.", remedy="Add --profile.")
     trace = ProfileOptions(
         steps=arguments.num_profiled_timesteps or PROFILED_STEPS,
         all_stages=arguments.profile_all_stages,
+        detail=TraceDetail(arguments.trace_detail or TraceDetail.FULL),
         directory=arguments.profile_dir,
     )
     return AttachOptions(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.model.run import Anchor, Clock, MemoryReading, OutsideRun, Pause, ThreeEnds
+from stepscope.model.run import Anchor, Clock, CpuUse, MemoryReading, OutsideRun, Pause, ThreeEnds
 from stepscope.model.vocabulary import CopyKind, Stage, Word
 
 
@@ -134,3 +134,4 @@ class Recording:
     graph_replays: int | None = None
     cache: str | None = None  # which step cache was mounted
     cached_forwards: tuple[CachedForward, ...] = ()  # one for each FORWARD, where one was
+    cpu: CpuUse | None = None

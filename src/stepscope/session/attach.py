@@ -19,9 +19,9 @@ from stepscope.capture.observer import CallInProgress, Captured, Observer
 from stepscope.capture.ranks import rank_here
 from stepscope.capture.watching import PipelineCall
 from stepscope.model.run import AS_LOADED, Environment, Workload
-from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.attach_plan import CallPlan
 from stepscope.session.earlier_calls import Earlier, EarlierCalls
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import CallIdentity, ObservedCall, TraceRequest, observed_of, where_it_ended
@@ -53,10 +53,24 @@ class Attachment:
         self._earlier = EarlierCalls()
         self._pid = os.getpid()
         self._keeping = threading.Lock()  # the files of one call after the other
+        self._counting = threading.Lock()
+        self._open = 0
+        self._closing = False
 
     def close(self) -> None:
-        """Take away everything that was installed."""
-        self._observer.close()
+        """Take away everything that was installed, as soon as the calls that are on their way have ended."""
+        with self._counting:
+            self._closing = True
+            idle = self._open == 0
+        if idle:
+            self._observer.close()
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._open += change
+            last = self._closing and self._open == 0
+        if last:
+            self._observer.close()
 
     def handle(self, pipeline: Any, call: PipelineCall) -> Any:
         """Make the call, observed; what it returns or raises is the caller's."""
@@ -86,8 +100,8 @@ class Attachment:
 
     def begin_block(self, name: str) -> OpenCall | None:
         """As ``call``, for a block whose end is somewhere else."""
-        block = types.SimpleNamespace(device=choose_device(None))
-        begun = self._begun(block, lambda: Workload(model=name, pipeline_class="", load_format=AS_LOADED))
+        workload = Workload(model=name, pipeline_class="", load_format=AS_LOADED)
+        begun = self._begun(None, lambda: workload)
         if begun is not None:
             begun.progress.call.adopt = self._adopting(begun.progress)
         return begun
@@ -109,8 +123,11 @@ class Attachment:
             self._forked()
             return None
         scratch = ExitStack()
+        self._count(1)
         try:
             number = next(self._numbers)
+            if subject is None:  # a block of code, on the device that such code would use
+                subject = types.SimpleNamespace(device=choose_device(None))
             plan = self._plan(number)
             described, earlier = workload(), self._earlier.of(subject)
             trace = _trace_request(plan, scratch)
@@ -123,13 +140,28 @@ class Attachment:
                 scratch=scratch,
                 progress=self._observer.begin(subject, trace=trace, nvtx=requested_nvtx()),
             )
+        except KeyboardInterrupt:
+            scratch.close()
+            self._count(-1)
+            raise
         except Exception as error:  # the program goes on without us
             scratch.close()
+            self._count(-1)
             self._problem(f"a call could not be observed: {_said(error)}")
             return None
 
     def end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
-        """Freeze and keep a call that has ended, however it ended."""
+        """Freeze and keep a call that has ended, however it ended. Signals wait until it is written.
+
+        Raises what the first signal that waited raises, as KeyboardInterrupt.
+        """
+        interrupts = Interrupts()
+        with interrupts.held_back():
+            self._end(call, error, result)
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+
+    def _end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
         warmup = call.earlier.warmup()
         try:
             observed = self._observed(call, call.progress.finish(error, result))
@@ -142,6 +174,8 @@ class Attachment:
             self._kept(kept)
         except Exception as fault:
             self._problem(f"a call was observed but could not be kept: {_said(fault)}")
+        finally:
+            self._count(-1)
 
     def _observed(self, call: OpenCall, captured: Captured) -> ObservedCall:
         identity = CallIdentity(
@@ -174,7 +208,7 @@ class OpenCall:
     progress: CallInProgress
 
     def end(self, error: BaseException | None, result: Any = None) -> None:
-        """It has ended; nothing of ours is raised."""
+        """It has ended; nothing of ours is raised, but a signal that came meanwhile may be."""
         with self.scratch:
             self.attachment.end(self, error, result)
 
@@ -188,7 +222,7 @@ def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
     return TraceRequest(
         steps=plan.trace.steps,
         all_stages=plan.trace.all_stages,
-        detail=TraceDetail.FULL,  # no mapping pass here: the request is somebody else's
+        detail=plan.trace.detail,
         scratch_dir=Path(folder),
     )
 

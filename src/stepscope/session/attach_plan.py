@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.capture.ranks import rank_here
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.perf_dump import numbered
 from stepscope.session.destinations import Destinations, free_run_directory, profile_directory
 from stepscope.session.generate_options import ProfileOptions
@@ -20,6 +21,10 @@ class CallPlan:
 
     trace: ProfileOptions | None = None
     places: Destinations = NO_FILES
+
+
+ATTACHED_DETAILS = (TraceDetail.KERNELS, TraceDetail.OPS, TraceDetail.FULL)
+"""``source`` needs a slow request beforehand, and the requests are somebody else's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

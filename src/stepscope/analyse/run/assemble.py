@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from stepscope.analyse.run.cpu_trust import with_cpu_warning
 from stepscope.analyse.run.step_cache import with_cached_steps
 from stepscope.analyse.run.steps import number_steps
 from stepscope.analyse.run.timeline import Piece, cut, segments_of
@@ -41,7 +42,7 @@ def assemble(
     steps, warnings = number_steps(recording, pieces, occurrence)
     known = any(stage.calls for stage in stages)
     wall_ns = recording.ends.device_done_ns - recording.ends.start_ns
-    return Run(
+    run = Run(
         request_id=request_id,
         call_id=call_id,
         clock=recording.clock,
@@ -59,9 +60,11 @@ def assemble(
         memory=checkpoints(recording, stages),
         memory_reason=recording.memory_reason,
         engaged=with_cached_steps(engaged or Engaged(), recording.cache, steps),
+        cpu=recording.cpu,
         warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
         incomplete_reason=recording.incomplete_reason,
     )
+    return replace(run, warnings=(*run.warnings, *with_cpu_warning(run)))
 
 
 def rests(recording: Recording) -> tuple[OutsideRun, ...]:
