@@ -52,8 +52,10 @@ def test_a_session_has_every_call_with_its_times(sd: Any) -> None:
     assert first.run.workload.prompt == "a cat"
     assert (first.run.workload.steps, first.run.workload.seed, first.run.workload.height) == (3, 0, 32)
     assert session.problems == ()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         first.run = second.run
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.run.call_id = 7
 
 
 def test_later_calls_know_what_came_before(sd: Any) -> None:
