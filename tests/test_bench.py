@@ -15,7 +15,7 @@ from stepscope.analyse.comparison.bench import drift, notes, order_of
 from stepscope.analyse.comparison.bench_results import BenchRun, GpuState
 from stepscope.analyse.comparison.compare_results import Verdict
 from stepscope.capture.gpu_watch import GpuSample, GpuWatch, nvml_sampler
-from stepscope.cli import main
+from stepscope.cli import build_parser, main
 from stepscope.model.errors import RunFailedError
 from stepscope.render.comparison.bench_views import (
     bench_schema,
@@ -230,6 +230,15 @@ def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, ar
     assert main(["bench", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_flag_is_a_variant_without_further_quoting(tmp_path, monkeypatch, capsys) -> None:
+    """``--vs "--flag"`` reaches us as two words; argparse would take the second for a flag of ours."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--vs", "--no-such-flag", "--", "generate", "--prompt", "p"]) == 2
+    assert "--no-such-flag" in capsys.readouterr().err
+    parsed = build_parser().parse_args(["bench", "--vs", "--enable-torch-compile", "--", "generate", "--vs"])
+    assert parsed.vs == ["--enable-torch-compile"]
 
 
 @pytest.mark.slow

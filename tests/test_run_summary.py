@@ -52,7 +52,7 @@ def full_run() -> Run:
     return replace(
         run,
         request_id="5e0f3a4c",
-        total_ns=531 * MS,
+        total_ns=3_931 * MS,
         stages=(
             run.stages[0],
             stage(Stage.DENOISING, 1, 5 * MS, 525 * MS, inferred_ns=3 * MS),

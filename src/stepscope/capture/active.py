@@ -28,6 +28,22 @@ class Watcher:
         """Called before a known call of another kind than the last one is entered and marked."""
 
 
+class ForwardWatch(Protocol):
+    """Follows each call of a denoiser: step caches."""
+
+    def begin(self) -> None:
+        """A denoiser is called."""
+        ...
+
+    def end(self) -> None:
+        """It has returned or raised."""
+        ...
+
+    def count(self, part: Any) -> None:
+        """A part of one of its blocks is called."""
+        ...
+
+
 class Ranges(Protocol):
     """Ranges of another profiler around known calls: NVTX."""
 
@@ -78,6 +94,8 @@ class ActiveCall:
         self._bridge = 0  # the last settled mark's place
         self._settled = 0  # the part of the list whose marks hold no events any more
         self._settle_at = SETTLE_EVERY
+        self._resting_since = 0
+        self.forward_watch: ForwardWatch | None = None
 
     @property
     def events(self) -> list[Event]:
@@ -122,7 +140,12 @@ class ActiveCall:
             if self.ranges is not None:
                 self.ranges.after(known)
             return False
-        self._flat += (known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None)
+        if kind is not CallKind.FORWARD:
+            self._flat += (known, True, mark, None)
+            return True
+        if self.forward_watch is not None:
+            self.forward_watch.begin()
+        self._flat += (known, True, mark, batch_of(args, kwargs))
         return True
 
     def enter_transfer(self, known: Known) -> bool:
@@ -160,11 +183,25 @@ class ActiveCall:
         self._flat += (known, False, self.clock.mark(), detail)
         if self.ranges is not None:
             self.ranges.after(known)
+        if self.forward_watch is not None and known.kind is CallKind.FORWARD:
+            self.forward_watch.end()
 
     def take_in(self, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
         """Know these parts too: a pipeline is called inside a call that is not its own."""
         self._table.update(table)
         self._by_class.update(by_class)
+
+    def rest(self) -> None:
+        """The pipeline leaves the thread to something else; ``wake`` ends this."""
+        self._resting_since = self.clock.now_ns()
+        self._flat += (PAUSE, True, self.clock.mark(), None)
+
+    def wake(self, reason: str) -> None:
+        """It has the thread again; what lay between is a pause."""
+        self.pauses.append(
+            Pause(reason=reason, host_start_ns=self._resting_since, host_end_ns=self.clock.now_ns())
+        )
+        self._flat += (PAUSE, False, self.clock.mark(), None)
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.

@@ -7,10 +7,10 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.command import Outcome
 from stepscope.cli.parser import Parser
 from stepscope.cli.values import call_numbers, step_count
 from stepscope.model.errors import UsageError
@@ -27,13 +27,14 @@ class RunCommand:
     Flags of stepscope come before the program, what follows it is the program's own. It runs as python would
     run it: same arguments, import path, exit status and traceback. Each pipeline call is a run with its own
     id and files: perf.json, perf-1.json, ... What was measured is shown on standard error at the end.
+    After -- comes any command, such as an engine: its Python processes and those they start are observed.
     """
 
     name = "run"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Our own flags; the parser stops at the first word that is none of them."""
-        parser.usage = "stepscope run [flags] (SCRIPT | -m MODULE) [arguments of the program]"
+        parser.usage = "stepscope run [flags] (SCRIPT | -m MODULE | -- COMMAND) [arguments of the program]"
         if isinstance(parser, Parser):
             parser.stops_at_program = True
         measure = parser.add_argument_group("what to measure")
@@ -74,10 +75,20 @@ class RunCommand:
         results.add_argument(
             "--run-dir", type=Path, metavar="DIR", help="keep everything of a call together: run.json, traces"
         )
+        results.add_argument(
+            "--records", type=Path, metavar="DIR", help="with -- COMMAND: keep what its processes record here"
+        )
         parser.add_argument("-m", dest="module", action="store_true", help="run a module, as python -m does")
 
-    def run(self, arguments: argparse.Namespace) -> Callable[[], int]:
-        """Prepare everything, and give back what runs the program outside of our error handling."""
+    def run(self, arguments: argparse.Namespace) -> Outcome:
+        """Prepare everything, and give back what runs the program outside of our error handling.
+
+        A command is run here, in processes of its own.
+        """
+        if arguments.is_command:
+            from stepscope.cli.observed_command import observe_command
+
+            return observe_command(arguments)
         from stepscope.session.attached_run import ObservedProcess
         from stepscope.session.run_script import execute
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.model.run import Anchor, Clock, MemoryReading, OutsideRun, Pause, ThreeEnds
+from stepscope.model.run import Anchor, Clock, CpuUse, MemoryReading, OutsideRun, Pause, ThreeEnds
 from stepscope.model.vocabulary import CopyKind, Stage, Word
 
 
@@ -50,6 +50,10 @@ STAGE_OF = {
 """The stage a known call belongs to; kinds that are not here have none."""
 
 
+BETWEEN_STEPS = "the engine was at something else"
+"""Why a call rested (``Pause.reason``): engines that schedule each step leave a request and come back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One instant: ``perf_counter_ns``, and device time since the recording's first mark if there is any."""
@@ -89,6 +93,15 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CachedForward:
+    """One call of a denoiser that has a step cache mounted, in the order of the run."""
+
+    blocks: int  # transformer blocks that were computed, as they were seen
+    of_blocks: int
+    cached: bool | None  # what the cache itself says of it; None: it could not be asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimedReading:
     """The allocator at one moment on the host clock."""
 
@@ -119,3 +132,6 @@ class Recording:
     incomplete_reason: str | None = None
     created_unix_ns: int = 0
     graph_replays: int | None = None
+    cache: str | None = None  # which step cache was mounted
+    cached_forwards: tuple[CachedForward, ...] = ()  # one for each FORWARD, where one was
+    cpu: CpuUse | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -93,9 +94,6 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
     kept = _Kept(run=observed.run)
-    if observed.error is None:
-        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
-            _keep_outputs(kept, finished)
     if places.traces is not None:
         trace = TraceToKeep(
             observed=observed,
@@ -105,6 +103,10 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
             max_bytes=finished.max_trace_bytes,
         )
         _keep_trace(kept, trace, allowed=interrupts.allowed)
+    _discard_raw(observed)
+    if observed.error is None:
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
+            _keep_outputs(kept, finished)
     dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
@@ -114,6 +116,12 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
         run_directory=places.run,
         error=observed.error or next(iter(kept.failures), None),
     )
+
+
+def _discard_raw(observed: ObservedCall) -> None:
+    """Remove the raw export, whole or cut off, before the small files: on a full disk it has their place."""
+    if observed.raw_trace is not None:
+        shutil.rmtree(observed.raw_trace.path.parent, ignore_errors=True)
 
 
 def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
@@ -170,11 +178,14 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
     """The run record and the dumps, last, so that they name the other files and every warning."""
     dump_path = places.perf_dump
-    if dump_path is not None:
-        with kept.guarded():
-            previous = keep_existing(dump_path)
+    for record in (
+        *([] if places.run is None else [places.run / DUMP_FILE, places.run / RUN_FILE]),
+        dump_path,
+    ):
+        with kept.guarded():  # in a run directory only where two processes chose the same one
+            previous = None if record is None else keep_existing(record)
             if previous is not None:
-                kept.add(warnings=(f"{dump_path} existed: it is now {previous}",))
+                kept.add(warnings=(f"{record} existed: it is now {previous}",))
     writers: list[Callable[[], Path]] = []
     if places.run is not None:
         folder = places.run

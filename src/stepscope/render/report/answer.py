@@ -127,6 +127,12 @@ def total_sentence(run: RunSummary) -> str:
         parts.append(f"INCOMPLETE: {run.incomplete_reason}")
     if run.unaccounted_ms is not None:
         parts.append(f"{units.duration(run.unaccounted_ms)} unaccounted")
+    if run.traced_ms:
+        count = sum(1 for step in run.steps if step.traced)
+        parts.append(
+            f"{units.duration(run.traced_ms)} of it in {units.counted(count, 'traced step')}, "
+            "with the profiler's overhead"
+        )
     if run.profiler_pause_ms:
         parts.append(f"profiler pauses of {units.duration(run.profiler_pause_ms)} not counted")
     if run.peak_memory_bytes is not None:
@@ -160,18 +166,29 @@ _BOUND_WORDS = {
 
 
 def steps_sentence(statistics: StepStatistics | None, steps: Sequence[StepTime] | Sequence[StepRow]) -> str:
-    """Whether steps are uniform; else the slowest, by how much and why."""
+    """Whether steps are uniform and by which number; else the step that is not like the others, and why."""
     if statistics is None:
         return "none found" if not steps else f"{units.counted(len(steps), 'step')}, too few to judge"
     head = f"{units.count(statistics.count)} {'uniform' if statistics.uniform else 'NOT uniform'}"
+    decided = f" ({statistics.decided_by})" if statistics.decided_by else ""
+    named, duration_ms, ratio = _named_step(statistics)
     text = (
-        f"{head}: median {units.duration(statistics.median_ms)}, slowest is step {statistics.slowest} with "
-        f"{units.duration(statistics.maximum_ms)} ({units.ratio(statistics.slowest_ratio)} the median)"
+        f"{head}{decided}: median {units.duration(statistics.median_ms)}, {named} with "
+        f"{units.duration(duration_ms)} ({units.ratio(ratio)} the median)"
     )
-    slowest = next((step for step in steps if step.index == statistics.slowest), None)
+    index = statistics.slowest if statistics.uniform or statistics.odd is None else statistics.odd
+    slowest = next((step for step in steps if step.index == index), None)
     if slowest is not None and slowest.outlier:
         text += f": {slowest.outlier}"
     return f"{text}; over {statistics.basis}" if statistics.basis else text
+
+
+def _named_step(statistics: StepStatistics) -> tuple[str, float, float]:
+    """The step to name, its duration in ms and how often the median it is."""
+    odd, odd_ms, ratio = statistics.odd, statistics.odd_ms, statistics.odd_ratio
+    if statistics.uniform or odd is None or odd_ms is None or ratio is None or odd == statistics.slowest:
+        return f"slowest is step {statistics.slowest}", statistics.maximum_ms, statistics.slowest_ratio
+    return f"the odd one is step {odd}", odd_ms, ratio
 
 
 def _gpu_lines(report: Report) -> list[Line]:

@@ -1,0 +1,176 @@
+"""One class: built, run plainly twice, observed once, and what came of it as a row."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from stepscope.analyse.run.reconcile import reconcile
+from stepscope.model.run import Environment, Run, Workload
+from stepscope.session.observe import ObserveOptions, observe_call
+from survey.build import TinyPipeline, build_pipeline
+from survey.components import NoConfigurationError
+
+LARGE_GAP = 0.01
+"""Gaps of more than this share of the run are kept in the row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Time in which no known call was open, between two known calls."""
+
+    after: str
+    before: str
+    share: float  # of the whole call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one class did. ``status``: ran, failed (by itself) or not_built."""
+
+    name: str
+    status: str
+    reason: str = ""
+    stages: tuple[str, ...] = ()
+    steps_asked: tuple[int, ...] = ()
+    steps_seen: tuple[int, ...] = ()  # one number a denoising stage
+    forwards: tuple[int, ...] = ()  # the numbers of forwards that its steps have, each once
+    guidance: tuple[str, ...] = ()  # what its forwards were told to be, each once
+    coverage: float | None = None
+    repeats: bool | None = None  # two plain runs gave the same bits
+    identical: bool | None = None  # and the observed one too
+    plain_ms: float | None = None
+    observed_ms: float | None = None
+    warnings: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+def measure(name: str) -> Row:
+    """Survey one class. Nothing that the class raises leaves this function."""
+    try:
+        tiny = build_pipeline(name)
+    except NoConfigurationError as error:
+        return Row(name=name, status="not_built", reason=str(error))
+    except Exception as error:
+        return Row(name=name, status="not_built", reason=_words(error))
+    try:
+        first = digest(tiny.ready()())
+        call = tiny.ready()
+        begin = time.perf_counter()
+        result = call()
+        plain_ms = 1000 * (time.perf_counter() - begin)
+        plain = [first, digest(result)]
+    except Exception as error:
+        return Row(name=name, status="failed", reason=_words(error), steps_asked=tiny.steps)
+    return replace(_observed(name, tiny, plain), plain_ms=round(plain_ms, 1))
+
+
+def _observed(name: str, tiny: TinyPipeline, plain: list[str]) -> Row:
+    call = observe_call(
+        tiny.pipeline,
+        tiny.ready(),
+        request_id=name,
+        workload=Workload(model="tiny", pipeline_class=name),
+        environment=Environment(stepscope="", python="", platform="", host=""),
+        options=ObserveOptions(),
+    )
+    row = _row_of(name, tiny, call.run)
+    if call.error is not None:
+        return replace(row, status="failed", reason=f"only when observed: {_words(call.error)}")
+    repeats = plain[0] == plain[1]
+    return replace(row, repeats=repeats, identical=digest(call.result) == plain[1] if repeats else None)
+
+
+def _row_of(name: str, tiny: TinyPipeline, run: Run) -> Row:
+    dump = reconcile(run)
+    denoising = dict.fromkeys(step.stage_index for step in run.steps)
+    return Row(
+        name=name,
+        status="ran",
+        stages=tuple(dict.fromkeys(str(stage.span.name) for stage in run.stages)),
+        steps_asked=tiny.steps,
+        steps_seen=tuple(sum(step.stage_index == stage for step in run.steps) for stage in denoising),
+        forwards=tuple(sorted({len(step.forwards) for step in run.steps})),
+        guidance=tuple(
+            sorted(
+                {
+                    label
+                    for step in run.steps
+                    for forward in step.forwards
+                    if (label := getattr(forward, "label", None))
+                }
+            )
+        ),
+        coverage=None if dump.coverage is None else round(dump.coverage, 4),
+        observed_ms=None if run.total_ns is None else round(run.total_ns / 1e6, 1),
+        warnings=run.warnings,
+        gaps=gaps_of(run),
+    )
+
+
+def gaps_of(run: Run) -> tuple[Gap, ...]:
+    """The large gaps between known calls, in order."""
+    if run.ends is None or not run.total_ns:
+        return ()
+    calls = [
+        (segment.host_start_ns, segment.host_end_ns, call.name)
+        for stage in run.stages
+        for call in stage.calls
+        for segment in call.segments
+    ]
+    ends = run.ends
+    found = []
+    here, after = ends.start_ns, "start"
+    for begin, end, called in [*sorted(calls), (ends.returned_ns, ends.returned_ns, "end")]:
+        share = (begin - here) / run.total_ns
+        if share > LARGE_GAP:
+            found.append(Gap(after=after, before=called, share=round(share, 4)))
+        if end >= here:
+            here, after = end, called
+    return tuple(found)
+
+
+def digest(value: Any) -> str:
+    """A hash of every bit of a pipeline's output."""
+    sha = hashlib.sha256()
+    _feed(sha, value)
+    return sha.hexdigest()
+
+
+def _feed(sha: Any, value: Any) -> None:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().contiguous()
+        sha.update(str((value.dtype, tuple(value.shape))).encode())
+        sha.update(value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    elif isinstance(value, np.ndarray):
+        sha.update(str((value.dtype, value.shape)).encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, Image.Image):
+        sha.update(str((value.mode, value.size)).encode() + value.tobytes())
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            sha.update(str(key).encode())
+            _feed(sha, item)
+    elif isinstance(value, (list, tuple)):
+        sha.update(str(len(value)).encode())
+        for item in value:
+            _feed(sha, item)
+    elif hasattr(value, "__dict__") and not callable(value):
+        _feed(sha, vars(value))
+    else:
+        sha.update(repr(value).encode())
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """The row as plain values."""
+    return asdict(row)
