@@ -468,7 +468,7 @@ def one_detail(
         )
 
     pairs, runs = [], []
-    for index in range(case.pairs if detail in {"source", "full"} else max(1, case.pairs // 2)):
+    for index in range(case.pairs if detail == "source" else max(1, case.pairs // 2)):
         if index % 2 == 0:
             plain = plain_process.ask("plain")
             runs.append(traced())
@@ -524,11 +524,19 @@ def summary_lines(name: str, result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def narrowed(case: Case, arguments: argparse.Namespace) -> Case:
+    """The case with what the command line leaves of its details and pairs."""
+    details = tuple(arguments.details.split(",")) if arguments.details else case.details
+    return replace(case, details=details, pairs=arguments.pairs or case.pairs)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--out", type=Path, default=Path("gpu_tracing.json"))
     parser.add_argument("--trace-dir", type=Path, default=Path("gpu_tracing_traces"))
+    parser.add_argument("--details", default="", help="only these, comma-separated")
+    parser.add_argument("--pairs", type=int, default=0, help="of source, instead of the case's own number")
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -564,7 +572,7 @@ def main() -> int:
 
         folder = arguments.trace_dir / name
         try:
-            measure(waiting[name], guard(CASES[name]), report)
+            measure(waiting[name], narrowed(guard(CASES[name]), arguments), report)
             print(summary_lines(name, results[name]), flush=True)
         except Exception as error:  # one case must not cost the others their device time
             traceback.print_exc()

@@ -182,6 +182,7 @@ def vllm_omni(engines: Path, work: Path, mode: str) -> list[str]:
         failures.append(f"vllm_omni {mode}: the pictures differ: {pictures}")
     took = re.findall(r"'stage_0_gen_ms': ([\d.]+)", observed)
     print(f"## vLLM-Omni 0.30.0, {mode}: milliseconds\n")
+    third = third_steps(work / "plain")
     print("| request | its own stage_0_gen_ms | pipeline | outside | steps |\n|---|---|---|---|---|")
     for number in range(2):
         ours = dump(work / ("ours.json" if number == 0 else "ours-1.json"))
@@ -190,12 +191,27 @@ def vllm_omni(engines: Path, work: Path, mode: str) -> list[str]:
             f"| {number} | {float(took[number]):.1f} | {ours['total_duration_ms']:.1f} | {outside:.1f} |"
             f" {' '.join(f'{step:.1f}' for step in steps)} |"
         )
+        others = third[8 * number : 8 * number + 8]
+        print(f"| | times only | | | {' '.join(f'{step:.1f}' for step in others)} |")
+        for step, (one, other) in enumerate(zip(steps, others, strict=True)):
+            if 0 < step < 7 and abs(one - other) > max(CLOSE_MS, CLOSE * other):
+                failures.append(
+                    f"vllm_omni {mode}, step {step}: {one:.1f} ms, by the third clock {other:.1f}"
+                )
         if len(steps) != 8 or abs(sum(steps) - stage_of(ours)) > 0.01 or abs(ours["unaccounted_ms"]) > 1:
             failures.append(f"vllm_omni {mode}: steps {steps}, unaccounted {ours['unaccounted_ms']}")
         if "0.0 ms of it unknown" not in observed:
             failures.append(f"vllm_omni {mode}: the client's wall time is not accounted for")
     print()
     return failures
+
+
+def third_steps(folder: Path) -> list[float]:
+    """From each prediction's begin to its scheduler step's end, of the last two requests of 8 steps."""
+    times = json.loads(max(folder.glob("*.json")).read_text())
+    begins = [begin for kind, _, begin, _ in times if kind == "predict"][-16:]
+    ends = [end for kind, _, _, end in times if kind == "scheduler"][-16:]
+    return [1000 * (end - begin) for begin, end in zip(begins, ends, strict=True)]
 
 
 def cache_dit(engines: Path, work: Path) -> list[str]:

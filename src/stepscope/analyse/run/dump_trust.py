@@ -147,7 +147,8 @@ def profiler_charged_to_steps(dump: PerfDump) -> str | None:
     said = ", ".join(f"step {steps[position].step} {_ms(steps[position].duration_ms)}" for position in huge)
     return (
         f"isolated huge steps ({said}; the median is {_ms(usual)}): most likely a profiler's stop and export "
-        "charged to steps, to their stage and to the total; else a compilation or weights moved in mid-run"
+        "charged to steps, to their stage and to the total; else a compilation or weights moved in mid-run. "
+        "The other steps and the other stages can be kept"
     )
 
 
