@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import pipelines
+import programs
 import stepscope
 from stepscope.capture.wrapping import installed_count
 from stepscope.record.run_record import read_run
@@ -47,13 +48,15 @@ def test_a_session_has_every_call_with_its_times(sd: Any) -> None:
     assert (len(first.steps_ms), len(second.steps_ms)) == (3, 2)
     assert list(first.stages_ms)[-2:] == ["DecodingStage", "PostprocessingStage"]
     assert 0 < sum(first.stages_ms.values()) <= first.total_ms * 1.02
-    assert first.trusted
+    assert programs.doubts(first.dump) == []
     assert (first.failed, first.trace_path, first.peak_memory_mb) == (None, None, None)
     assert first.run.workload.prompt == "a cat"
     assert (first.run.workload.steps, first.run.workload.seed, first.run.workload.height) == (3, 0, 32)
     assert session.problems == ()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         first.run = second.run
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.run.call_id = 7
 
 
 def test_later_calls_know_what_came_before(sd: Any) -> None:

@@ -32,21 +32,22 @@ class CacheWatch:
     def __init__(self, call: ActiveCall) -> None:
         self._call = call
         self._wrappers = Wrappers()
-        self._modules = [(module, name) for module in call.denoisers() if (name := cache_of(module))]
+        self._modules: list[tuple[Any, str]] | None = None  # None: not looked yet
         self._counted: dict[int, int] = {}  # id of what is counted -> how often in this forward
         self._depth = 0
         self._said = 0
         self.forwards: list[CachedForward] = []
-        if self._modules:
-            self._install()
-            call.forward_watch = self
+        call.forward_watch = self
 
     @property
     def cache(self) -> str | None:
         """Which caches are mounted."""
-        return ", ".join(sorted({name for _, name in self._modules})) or None
+        return ", ".join(sorted({name for _, name in self._modules or ()})) or None
 
-    def _install(self) -> None:
+    def _look(self) -> None:
+        """At the first forward: an engine may mount a cache in the call itself."""
+        denoisers = self._call.denoisers()
+        self._modules = [(module, name) for module in denoisers if (name := cache_of(module))]
         for module, _ in self._modules:
             for part in counted_parts(module):
                 self._counted[id(part)] = 0
@@ -59,6 +60,11 @@ class CacheWatch:
 
     def begin(self) -> None:
         """A forward begins; one inside another is the same."""
+        if self._modules is None:
+            self._look()
+        if not self._modules:
+            self._call.forward_watch = None
+            return
         self._depth += 1
         if self._depth == 1:
             self._said = self._hits()
@@ -79,12 +85,12 @@ class CacheWatch:
         self._wrappers.remove()
 
     def _hits(self) -> int:
-        return sum(hits for module, _ in self._modules for hits in cache_dit_hits(module))
+        return sum(hits for module, _ in self._modules or () for hits in cache_dit_hits(module))
 
     def _cached(self) -> bool | None:
-        if any(name == CACHE_DIT for _, name in self._modules):
+        if any(name == CACHE_DIT for _, name in self._modules or ()):
             return self._hits() > self._said
-        told = [computes for module, _ in self._modules for computes in diffusers_decisions(module)]
+        told = [computes for module, _ in self._modules or () for computes in diffusers_decisions(module)]
         return None if not told else not all(told)
 
 

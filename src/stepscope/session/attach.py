@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import tempfile
@@ -18,13 +19,15 @@ from stepscope.capture.environment import read_environment
 from stepscope.capture.observer import CallInProgress, Captured, Observer
 from stepscope.capture.ranks import rank_here
 from stepscope.capture.watching import PipelineCall
-from stepscope.model.run import AS_LOADED, Environment, Workload
+from stepscope.model.run import AS_LOADED, Environment, Warmup, Workload
 from stepscope.session.attach_plan import CallPlan
+from stepscope.session.destinations import Destinations
 from stepscope.session.earlier_calls import Earlier, EarlierCalls
+from stepscope.session.held_call import HeldCall
 from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
-from stepscope.session.observe import CallIdentity, ObservedCall, TraceRequest, observed_of, where_it_ended
+from stepscope.session.observe import CallIdentity, TraceRequest, observed_of, where_it_ended
 from stepscope.workload.describe_call import describe_call
 from stepscope.workload.placement import choose_device
 
@@ -32,7 +35,7 @@ from stepscope.workload.placement import choose_device
 class Attachment:
     """Observes calls of a program. Its faults are told to ``problem`` and never reach the program.
 
-    ``plan`` says for each call number what to do; ``kept`` is given each finished call, failed ones too.
+    ``plan`` says for each call number what to do; ``keep`` is given each finished call, failed ones too.
     Calls may come from any thread. Close it to take away everything that was installed.
     """
 
@@ -40,19 +43,19 @@ class Attachment:
         self,
         *,
         plan: Callable[[int], CallPlan],
-        kept: Callable[[KeptCall], None],
+        keep: Callable[[HeldCall], None],
         problem: Callable[[str], None],
         forked: Callable[[], None] = lambda: None,
         commit: str | None = None,
     ) -> None:
-        self._plan, self._kept, self._problem, self._forked = plan, kept, problem, forked
+        self._plan, self._keep, self._problem, self._forked = plan, keep, problem, forked
         self._observer = Observer()
         self._numbers = itertools.count()
         self._environments: dict[str, Environment] = {}
         self._commit = commit
         self._earlier = EarlierCalls()
         self._pid = os.getpid()
-        self._keeping = threading.Lock()  # the files of one call after the other
+        self._writing = threading.Lock()  # the files of one call after the other
         self._counting = threading.Lock()
         self._open = 0
         self._closing = False
@@ -162,30 +165,36 @@ class Attachment:
             raise waiting
 
     def _end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
-        warmup = call.earlier.warmup()
         try:
-            observed = self._observed(call, call.progress.finish(error, result))
-            call.earlier.note(len(observed.run.steps), observed.unsteady)
-            observed = replace(observed, run=replace(observed.run, warmup=warmup))
-            with self._keeping:
-                kept = keep_call(observed, call.plan.places)
-            for failure in kept.failures:
-                self._problem(str(failure) or "interrupted while a file was written")
-            self._kept(kept)
+            captured = call.progress.finish(error, result)
+            make = functools.partial(_kept, self._ended(call, captured), captured, call.plan.places)
+            call.earlier.note(call.workload.steps or 0, captured.unsteady)
+            if call.plan.writes:
+                self._write(make)
+            else:
+                self._keep(HeldCall(make))
         except Exception as fault:
             self._problem(f"a call was observed but could not be kept: {_said(fault)}")
         finally:
             self._count(-1)
 
-    def _observed(self, call: OpenCall, captured: Captured) -> ObservedCall:
-        identity = CallIdentity(
-            str(uuid.uuid4()), call.number, call.workload, self._environment(captured.recording.device)
-        )
-        observed = observed_of(captured, identity)
+    def _write(self, make: Callable[[], KeptCall]) -> None:
+        with self._writing:
+            kept = make()
+        for failure in kept.failures:
+            self._problem(str(failure) or "interrupted while a file was written")
+        self._keep(HeldCall(lambda: kept))
+
+    def _ended(self, call: OpenCall, captured: Captured) -> _Ended:
+        """What is to be said of the call beside what was captured."""
         rank, world_size = rank_here()
-        reason = where_it_ended(observed.run)
-        run = replace(observed.run, rank=rank, world_size=world_size, incomplete_reason=reason)
-        return replace(observed, run=run)
+        environment = self._environment(captured.recording.device)
+        return _Ended(
+            identity=CallIdentity(str(uuid.uuid4()), call.number, call.workload, environment),
+            rank=rank,
+            world_size=world_size,
+            warmup=call.earlier.warmup(),
+        )
 
     def _environment(self, device: str | None) -> Environment:
         """Read once a device: it asks NVML and the installed packages."""
@@ -211,6 +220,29 @@ class OpenCall:
         """It has ended; nothing of ours is raised, but a signal that came meanwhile may be."""
         with self.scratch:
             self.attachment.end(self, error, result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """Which call it was, where, and what came before."""
+
+    identity: CallIdentity
+    rank: int
+    world_size: int
+    warmup: Warmup
+
+
+def _kept(ended: _Ended, captured: Captured, places: Destinations) -> KeptCall:
+    """Make the run of what was captured, and write what is to be written."""
+    observed = observed_of(captured, ended.identity)
+    run = replace(
+        observed.run,
+        rank=ended.rank,
+        world_size=ended.world_size,
+        warmup=ended.warmup,
+        incomplete_reason=where_it_ended(observed.run),
+    )
+    return keep_call(replace(observed, run=run), places)
 
 
 def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:

@@ -22,8 +22,8 @@ from stepscope.session.attach_plan import ATTACHED_DETAILS, AttachOptions, CallP
 from stepscope.session.calls_views import calls_page, calls_text, inline_html
 from stepscope.session.commit import commit_here
 from stepscope.session.generate_options import ProfileOptions
-from stepscope.session.keep import KeptCall
-from stepscope.session.profiled_call import ProfiledCall, profiled_call, save_calls
+from stepscope.session.held_call import HeldCall
+from stepscope.session.profiled_call import ProfiledCall, save_calls
 
 KEPT_CALLS = 200
 """How many calls a session holds: a server's memory stays bounded. The oldest go first."""
@@ -196,7 +196,7 @@ class ProfileSession:
         plan_of(self._options, 0).places.check()
         self._attachment = Attachment(
             plan=self._plan,
-            kept=self._keep,
+            keep=self._keep,
             problem=self._problems.append,
             forked=lambda: warnings.warn(FORKED, stacklevel=4),
             commit=commit_here(),
@@ -237,6 +237,6 @@ class ProfileSession:
         trace = replace(self._options.trace, directory=Path(self._scratch.name))
         return plan_of(AttachOptions(trace=trace), number)
 
-    def _keep(self, call: KeptCall) -> None:
-        self._calls.append(profiled_call(call, saved=self._options.run_directory is not None))
+    def _keep(self, call: HeldCall) -> None:
+        self._calls.append(ProfiledCall(call))
         self._count += 1
