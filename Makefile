@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The version whose CPU build the tests are known to pass with; any torch from 2.4 on serves a user.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all lint format types imports bench engines clean
+.PHONY: demo test test-all integrations lint format types imports bench engines clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,11 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not gpu" -q
+
+# Gradio and Jupyter for real: two minutes to install 260 MB, two to run.
+integrations: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[integrations]"
+	$(BIN)/python -m pytest -q tests/test_gradio.py tests/test_jupyter.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
