@@ -48,8 +48,12 @@ def chosen(names: Sequence[str], patterns: Sequence[str], done: Sequence[str]) -
 
 def main() -> None:
     """Run the survey and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--again", nargs="+", default=[], metavar="PATTERN", help="survey these classes once more")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--again", nargs="+", default=[], metavar="PATTERN", help="survey these classes once more"
+    )
     parser.add_argument("--limit-s", type=float, default=120.0, help="seconds a class may take")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--table", type=Path, default=TABLE)
@@ -65,7 +69,10 @@ def main() -> None:
             rows[row["name"]] = row
             file.write(json.dumps(row) + "\n")
             file.flush()
-            print(f"{row['status']:9} {row['name']} {row.get('coverage', '')} {row.get('reason', '')}", flush=True)
+            print(
+                f"{row['status']:9} {row['name']} {row.get('coverage', '')} {row.get('reason', '')}",
+                flush=True,
+            )
     kept = {name: rows[name] for name in names if name in rows}
     options.results.write_text("".join(json.dumps(row) + "\n" for row in kept.values()), encoding="utf-8")
     options.table.write_text(table(list(kept.values()), seconds=time.monotonic() - begin), encoding="utf-8")

@@ -44,7 +44,9 @@ def _array(value: Mapping[str, Any], random: np.random.Generator, shape: list[in
     dtype = value.get("dtype", "float32")
     if dtype == "bool" or "int" in dtype:
         return random.integers(int(low), int(high) + 1, shape).astype(dtype)
-    return (low + (high - low) * random.random(shape)).astype(dtype if dtype.startswith("float") else "float32")
+    return (low + (high - low) * random.random(shape)).astype(
+        dtype if dtype.startswith("float") else "float32"
+    )
 
 
 def _tensor(value: Mapping[str, Any], random: np.random.Generator) -> torch.Tensor:

@@ -71,14 +71,15 @@ def build_pipeline(name: str) -> TinyPipeline:
 def _ready(pipeline: Any, description: Any) -> Callable[[], Any]:
     """One call with its own generator; the global ones start anew, so that a run can be repeated."""
     random.seed(0)
-    np.random.seed(0)  # noqa: NPY002  what pipelines use
+    np.random.seed(0)
     torch.manual_seed(0)
     return functools.partial(pipeline, **make_arguments(description))
 
 
 def _steps_asked(pipeline_class: Any, call: Any) -> tuple[int, ...]:
     defaults = {
-        name: parameter.default for name, parameter in inspect.signature(pipeline_class.__call__).parameters.items()
+        name: parameter.default
+        for name, parameter in inspect.signature(pipeline_class.__call__).parameters.items()
     }
     asked = [call.get(name, defaults.get(name)) for name in STEP_ARGUMENTS]
     timesteps = call.get("timesteps") or call.get("sigmas")

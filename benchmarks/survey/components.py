@@ -108,5 +108,7 @@ def vocab_size(model: Any) -> int:
     size = getattr(embeddings, "num_embeddings", None)
     if isinstance(size, int):
         return size
-    sizes = (getattr(getattr(model, "config", None), name, None) for name in ("vocab_size", "padded_vocab_size"))
+    sizes = (
+        getattr(getattr(model, "config", None), name, None) for name in ("vocab_size", "padded_vocab_size")
+    )
     return next((size for size in sizes if isinstance(size, int)), 0)

@@ -58,7 +58,7 @@ def measure(name: str) -> Row:
         tiny = build_pipeline(name)
     except NoConfigurationError as error:
         return Row(name=name, status="not_built", reason=str(error))
-    except Exception as error:  # noqa: BLE001  a class that cannot be built is a row of the table
+    except Exception as error:
         return Row(name=name, status="not_built", reason=_words(error))
     try:
         first = digest(tiny.ready()())
@@ -67,7 +67,7 @@ def measure(name: str) -> Row:
         result = call()
         plain_ms = 1000 * (time.perf_counter() - begin)
         plain = [first, digest(result)]
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return Row(name=name, status="failed", reason=_words(error), steps_asked=tiny.steps)
     return replace(_observed(name, tiny, plain), plain_ms=round(plain_ms, 1))
 
@@ -99,7 +99,14 @@ def _row_of(name: str, tiny: TinyPipeline, run: Run) -> Row:
         steps_seen=tuple(sum(step.stage_index == stage for step in run.steps) for stage in denoising),
         forwards=tuple(sorted({len(step.forwards) for step in run.steps})),
         guidance=tuple(
-            sorted({label for step in run.steps for forward in step.forwards if (label := getattr(forward, "label", None))})
+            sorted(
+                {
+                    label
+                    for step in run.steps
+                    for forward in step.forwards
+                    if (label := getattr(forward, "label", None))
+                }
+            )
         ),
         coverage=None if dump.coverage is None else round(dump.coverage, 4),
         observed_ms=None if run.total_ns is None else round(run.total_ns / 1e6, 1),

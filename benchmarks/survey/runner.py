@@ -56,7 +56,9 @@ def _run_batch(names: list[str], limit_s: float) -> Iterator[dict[str, Any]]:
 def _start(names: list[str]) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), str(_ROOT.parent / "src"), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(_ROOT), str(_ROOT.parent / "src"), os.environ.get("PYTHONPATH", "")]
+        ),
         "OMP_NUM_THREADS": "1",
     }
     return subprocess.Popen(

@@ -11,7 +11,14 @@ from stepscope.workload.presets.spec import TokenizerSpec
 from stepscope.workload.presets.tokenizers import CLIP_L, LLAMA_3, QWEN, T5
 from stepscope.workload.tokenizer import CountingTokenizer
 
-_VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<think>", "</think>")
+_VISION_TOKENS = (
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<think>",
+    "</think>",
+)
 _CHAT = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -30,7 +37,9 @@ SPECS: dict[str, TokenizerSpec] = {
     "roberta": replace(T5, special=_LOW, first_id=5, prefix=("<s>",)),
     "bert": replace(T5, special={"[PAD]": 0, "[SEP]": 1, "[CLS]": 2}, pad="[PAD]", suffix=("[SEP]",)),
     "gpt2": replace(CLIP_L, prefix=(), suffix=(), max_length=1024),
-    "gemma": replace(T5, special={"<pad>": 0, "<eos>": 1, "<bos>": 2}, prefix=("<bos>",), suffix=(), max_length=8192),
+    "gemma": replace(
+        T5, special={"<pad>": 0, "<eos>": 1, "<bos>": 2}, prefix=("<bos>",), suffix=(), max_length=8192
+    ),
     "llama": LLAMA_3,
     "glm": replace(QWEN, max_length=8192),
     "chatglm": replace(T5, padding_side="left"),
@@ -65,7 +74,9 @@ def _fitted(spec: TokenizerSpec, size: int) -> TokenizerSpec:
     high = [token for token in spec.special if token not in low]
     ordinary = max(spec.first_id + 1, size - len(high))
     special = low | {token: min(ordinary + at, size - 1) for at, token in enumerate(high)}
-    return replace(spec, vocab_size=min(ordinary, size), first_id=min(spec.first_id, size - 1), special=special)
+    return replace(
+        spec, vocab_size=min(ordinary, size), first_id=min(spec.first_id, size - 1), special=special
+    )
 
 
 def _with_the_ids_of(spec: TokenizerSpec, config: Any) -> TokenizerSpec:
@@ -76,7 +87,9 @@ def _with_the_ids_of(spec: TokenizerSpec, config: Any) -> TokenizerSpec:
         "<|vision_start|>": getattr(config, "vision_start_token_id", None),
         "<|vision_end|>": getattr(config, "vision_end_token_id", None),
     }
-    fixed = {token: number for token, number in wanted.items() if token in spec.special and number is not None}
+    fixed = {
+        token: number for token, number in wanted.items() if token in spec.special and number is not None
+    }
     return replace(spec, special={**spec.special, **fixed})
 
 

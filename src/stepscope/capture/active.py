@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stepscope.capture.clock import DeviceClock, Mark
@@ -19,6 +20,22 @@ SETTLE_EVERY = 4 * 8192
 
 Event = tuple[Known, bool, Mark | None, Any]
 """``(what, entering, mark, detail)``: the detail is the batch of a forward, or how a transfer was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheUnits:
+    """The parts of a denoiser that a step cache may skip."""
+
+    count: int
+    blocks: bool  # whole repeated blocks are among them, not only attention or projections inside
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One such part of one denoiser was computed; ``batch``: the denoiser itself, with a batch of this size."""
+
+    component: str
+    batch: int | None = None
 
 
 class Watcher:
@@ -71,6 +88,9 @@ class ActiveCall:
         self.named: list[str] = []  # stages that the user has named and that are open
         self.steps_open = 0  # iterations that the user has marked
         self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
+        self.labels: list[tuple[int, str | None]] = []  # what forwards are called, from this event on
+        self.units: dict[str, CacheUnits] = {}  # parts that a step cache may skip, by denoiser
+        self.computed: list[tuple[int, Ran]] = []  # which of them ran, after how many events
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
@@ -90,10 +110,10 @@ class ActiveCall:
         """Whether any part of the pipeline takes scheduler steps."""
         return bool(self._by_class)
 
-    def denoisers(self) -> list[Any]:
-        """The modules that predict noise."""
-        calls = ((module, self._table.get(id(module), {}).get("__call__")) for _, module in self.modules)
-        return [module for module, known in calls if known is not None and known.kind is CallKind.FORWARD]
+    def denoisers(self) -> list[tuple[str, Any]]:
+        """The modules that predict noise, by name."""
+        calls = ((name, part, self._table.get(id(part), {}).get("__call__")) for name, part in self.modules)
+        return [(name, part) for name, part, known in calls if known and known.kind is CallKind.FORWARD]
 
     def known(self, instance: Any, attribute: str) -> Known | None:
         """What this method of this instance is to the observed pipeline; None: not one of its parts."""
@@ -107,6 +127,8 @@ class ActiveCall:
     def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
+        if kind is CallKind.HOUSEKEEPING:
+            return self.enter_transfer(known)  # it is in no stage of its own either
         if self.watchers and (kind is not self._last_kind or self.every_call or kind is CallKind.STEP):
             probe = self.clock.mark()
             if probe is None:  # a watcher may wait for the device, which would break the capture
@@ -124,6 +146,16 @@ class ActiveCall:
             return False
         self._flat += (known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None)
         return True
+
+    def tell_label(self, label: str | None) -> str | None:
+        """Forwards are called so from now on; returns what they were called before."""
+        before = self.labels[-1][1] if self.labels else None
+        self.labels.append((len(self._flat) // 4, label))
+        return before
+
+    def note_computed(self, ran: Ran) -> None:
+        """A part that a step cache may skip is being computed."""
+        self.computed.append((len(self._flat) // 4, ran))
 
     def enter_transfer(self, known: Known) -> bool:
         """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepscope.capture.active import ActiveCall, Event
 from stepscope.capture.clock import DeviceClock, Mark
+from stepscope.capture.forwards import UNTOLD, ForwardTold, forwards_told
 from stepscope.capture.offload import Moved, component_of, owners, settle
 from stepscope.model.recording import STAGE_OF, CallKind, Edge, Moment, Recording
 from stepscope.model.run import Anchor, ThreeEnds
@@ -14,7 +15,9 @@ def freeze(
     call: ActiveCall, *, start: Mark, end: Mark, ends: ThreeEnds, anchor: Anchor, incomplete: str | None
 ) -> Recording:
     """Resolve the marks and freeze the call. The device has been waited for."""
-    events = balanced(call.events, end)
+    raw = call.events
+    told = forwards_told(call, raw)
+    events = balanced(raw, end)
     marks = [start, *(mark for _, _, mark, _ in events if mark is not None), end]
     moments, trouble = resolve(call.clock, marks)
     moves = any(isinstance(detail, Moved) for *_, detail in events)
@@ -26,7 +29,7 @@ def freeze(
         end=moments[-1],
         ends=ends,
         edges=tuple(
-            _edge(event, moment, owner, call.clock)
+            _edge(event, moment, owner, call.clock, told.get(id(event), UNTOLD))
             for event, moment in zip(events, moments[1:-1], strict=True)
         ),
         pauses=tuple(call.pauses),
@@ -75,7 +78,7 @@ def balanced(events: list[Event], end: Mark) -> list[Event]:
     return [event for index, event in enumerate(events) if index not in dropped] + closing
 
 
-def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock) -> Edge:
+def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock, told: ForwardTold) -> Edge:
     known, entering, _, detail = event
     stage = STAGE_OF.get(known.kind)
     moved = detail if isinstance(detail, Moved) else None
@@ -87,6 +90,8 @@ def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock) -
         method=known.method,
         stage=known.stage or (stage.value if stage else None),
         batch=detail if entering and known.kind is CallKind.FORWARD else None,
+        label=told.label,
+        work=told.work,
         solver_order=known.solver_order,
         move=None if moved is None else settle(moved, clock),
     )

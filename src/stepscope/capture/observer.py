@@ -12,12 +12,14 @@ from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
 from stepscope.capture.blocks import blocks_of
+from stepscope.capture.caches import watch_caches
 from stepscope.capture.clock import DeviceClock, JointClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
 from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
+from stepscope.capture.labels import watch_labels
 from stepscope.capture.memory import MemoryWatch
 from stepscope.capture.nsight.marker import NvtxRequest, watch_call
 from stepscope.capture.offload import watch_offload_hooks
@@ -78,6 +80,7 @@ class Observer:
             self._add(parts, block, methods)
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
+        watch_labels(self._wrappers)
         return parts
 
     def _add(self, parts: Parts, part: Any, methods: Methods) -> None:
@@ -106,6 +109,7 @@ class Observer:
         parts = self.attach(pipeline)
         clock = self._clock or clock_of(pipeline, parts.modules)
         call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
+        call.units = watch_caches(call.denoisers(), self._wrappers)
         if nvtx is not None:
             watch_call(call, nvtx, self._wrappers)
         return CallInProgress(call, trace=trace, own_process=own_process)
@@ -204,7 +208,7 @@ class CallInProgress:
         modules = [module for _, module in self.call.modules]
         compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
         return Engaged(
-            attention=attention_backend(self.call.denoisers()),
+            attention=attention_backend(module for _, module in self.call.denoisers()),
             compiled_modules=compiled_modules(modules),
             compile_events=compiled,
             graph_replays=self.call.graph_replays,

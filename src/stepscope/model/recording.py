@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.model.run import Anchor, Clock, MemoryReading, OutsideRun, Pause, ThreeEnds
-from stepscope.model.vocabulary import CopyKind, Stage, Word
+from stepscope.model.vocabulary import CopyKind, Stage, StepWork, Word
 
 
 class CallKind(Word):
@@ -31,6 +31,7 @@ class CallKind(Word):
     PAUSE = "pause"  # a profiler being started or stopped
     CUSTOM = "custom"  # a stage named by the user
     STEP = "step"  # an iteration marked by the user
+    HOUSEKEEPING = "housekeeping"  # known, but no stage of its own: it belongs to what is around or after it
 
 
 STAGE_OF = {
@@ -79,6 +80,8 @@ class Edge:
     method: str = ""
     stage: str | None = None
     batch: int | None = None  # FORWARD, entering: first dimension of the sample
+    label: str | None = None  # FORWARD, entering: what the pipeline calls it (cond, uncond)
+    work: StepWork | None = None  # FORWARD, entering: how much a step cache let it compute; None: no cache
     solver_order: int = 1  # SCHEDULER_STEP
     move: Move | None = None  # TRANSFER, leaving
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stepscope.analyse.run.steps import number_steps
@@ -18,6 +19,7 @@ from stepscope.model.run import (
     Transfer,
     Workload,
 )
+from stepscope.model.vocabulary import StepWork
 
 NOTHING_KNOWN = "no known call of the pipeline was seen: its stages and steps could not be told apart"
 
@@ -55,10 +57,17 @@ def assemble(
         transfers=transfers(recording, pieces, occurrence),
         memory=checkpoints(recording, stages),
         memory_reason=recording.memory_reason,
-        engaged=engaged or Engaged(),
+        engaged=replace(engaged or Engaged(), cached_steps=cached_steps(recording, steps)),
         warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
         incomplete_reason=recording.incomplete_reason,
     )
+
+
+def cached_steps(recording: Recording, steps: Sequence[StepRun]) -> int | None:
+    """How many steps a cache shortened; None where no denoiser has a cache that could be watched."""
+    if all(edge.work is None for edge in recording.edges):
+        return None
+    return sum(step.work is not StepWork.COMPUTED for step in steps)
 
 
 def occurrences(pieces: list[Piece]) -> list[int]:

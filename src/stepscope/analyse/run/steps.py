@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stepscope.analyse.run.timeline import Piece, segments_of
-from stepscope.model.recording import CallKind, Recording
+from stepscope.model.recording import CallKind, Edge, Recording
 from stepscope.model.run import Forward, Span, StepRun
-from stepscope.model.vocabulary import STEP_SPAN_PREFIX, Stage
+from stepscope.model.vocabulary import STEP_SPAN_PREFIX, Stage, StepWork
 
 NO_SCHEDULER = "no scheduler.step was seen: each denoiser forward is counted as a step"
 _LOOP = (CallKind.FORWARD, CallKind.CONDITIONER, CallKind.SCHEDULER_STEP)
@@ -129,12 +129,21 @@ def _step_run(recording: Recording, index: int, step: _OpenStep) -> StepRun:
                 span=_span(recording, recording.edges[call].name, forward),
                 component=recording.edges[call].component,
                 batch=recording.edges[call].batch,
+                work=recording.edges[call].work or StepWork.COMPUTED,
+                label=recording.edges[call].label,
             )
             for call, forward in step.forwards.items()
         ),
+        work=_work([recording.edges[call] for call in step.forwards]),
         scheduler_calls=len(calls),
         solver_order=max((edge.solver_order for edge in calls), default=1),
     )
+
+
+def _work(forwards: Sequence[Edge]) -> StepWork:
+    """How much of a step was computed: all of every forward, nothing of any, or something in between."""
+    kinds = {edge.work or StepWork.COMPUTED for edge in forwards} or {StepWork.COMPUTED}
+    return kinds.pop() if len(kinds) == 1 else StepWork.PARTLY_COMPUTED
 
 
 def _span(recording: Recording, name: str, pieces: list[Piece]) -> Span:
