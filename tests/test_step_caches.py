@@ -192,7 +192,7 @@ def test_the_first_block_cache_agrees_with_its_own_state(flux: Any) -> None:
 
 
 def test_without_a_cache_nothing_is_said_and_nothing_wrapped(flux: Any) -> None:
-    """No reference of any hook is wrapped; every step is computed; the number of cached steps is not known."""
+    """No hook is wrapped; every step is computed; how many steps were cached is not known."""
     from stepscope.capture import caches
     from stepscope.capture.wrapping import Wrappers
 

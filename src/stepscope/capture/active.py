@@ -32,7 +32,7 @@ class CacheUnits:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One such part of one denoiser was computed; ``batch``: the denoiser itself, with a batch of this size."""
+    """One such part of one denoiser was computed; ``batch``: the denoiser itself, with so large a batch."""
 
     component: str
     batch: int | None = None
