@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The version whose CPU build the tests are known to pass with; any torch from 2.4 on serves a user.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all lint format types imports bench survey clean
+.PHONY: demo test test-all lint format types imports bench survey engines clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,3 +39,9 @@ survey: $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# SGLang, vLLM-Omni and cache-dit for real on this CPU: some 5 GB in .engines and 20 minutes the first time.
+engines: $(VENV)/.installed
+	$(BIN)/python benchmarks/engines/setup_engines.py
+	$(BIN)/python benchmarks/engines/demonstrate.py
+	$(BIN)/python benchmarks/engines/server.py

@@ -20,6 +20,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
@@ -66,7 +67,7 @@ SMALL: dict[str, Any] = {"negative_prompt": "blurry", "true_cfg_scale": 4.0, "he
 LARGE = SMALL | {"height": 1024, "width": 1024}
 CASES = {
     "launch_bound": Case(
-        load=dummy(QWEN, denoiser_layers=4), request=asked(**SMALL), pairs=4, pauses_too=True
+        load=dummy(QWEN, denoiser_layers=4), request=asked(**SMALL), pairs=12, pauses_too=True
     ),
     "qwen": Case(load=dummy(QWEN), request=asked(**LARGE)),
     "wan": Case(
@@ -77,7 +78,7 @@ CASES = {
         load=dummy(QWEN, denoiser_layers=20, compile=CompileKind.REGIONAL), request=asked(**LARGE), warmups=3
     ),
     "graphs": Case(
-        load=dummy(QWEN, denoiser_layers=4), request=asked(**SMALL), warmups=4, graphs=True, pairs=2
+        load=dummy(QWEN, denoiser_layers=4), request=asked(**SMALL), warmups=4, graphs=True, pairs=8
     ),
     "offload": Case(
         load=dummy(QWEN, denoiser_layers=20, offload=Offload(kind=OffloadKind.BLOCK)),
@@ -91,7 +92,7 @@ def rehearsal(case: Case) -> Case:
     model = "tiny/qwen-image" if case.load.model == QWEN else "tiny/wan2.1-t2v-1.3b"
     load = replace(case.load, model=model, denoiser_layers=None, compile=CompileKind.NONE)
     request = replace(case.request, height=None, width=None, frames=None)
-    return replace(case, load=load, request=request, pairs=1, warmups=1, graphs=False)
+    return replace(case, load=load, request=request, pairs=2, warmups=1, graphs=False)
 
 
 # --- the worker: one process with the model
@@ -262,8 +263,10 @@ def serve(case: Case, folder: Path) -> None:
         answers.write(json.dumps(value, default=str) + "\n")
         answers.flush()
 
-    import diffusers  # noqa: F401  # slow to import, so before the case's turn
+    import diffusers  # slow to import, so before any measurement
+    import torch  # noqa: F401
 
+    answer({"imported": diffusers.__version__})
     worker: Worker | None = None
     for line in sys.stdin:
         command = json.loads(line)
@@ -380,25 +383,47 @@ class Process:
             self._process.kill()
 
 
-def ratio(traced: dict[str, Any], plain: dict[str, Any], which: str) -> list[float]:
-    """Traced over untraced of each step from 1 on that was traced."""
-    steps = [step for step in traced["traced"] if step > 0]
-    return [traced[which][step] / plain[which][step] for step in steps]
+Times = dict[str, Any]
+Pair = tuple[Times, Times]  # of the process that traces, of the one that does not
 
 
 def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
 
 
-def distortion(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+def distortion(pairs: list[Pair]) -> dict[str, Any]:
+    """Traced over untraced, for the device's time of a step and the host's.
+
+    ``ratio`` compares the medians of all traced steps, of the same indices; ``of_pairs`` step by step within
+    each pair of requests; ``of_quiet`` the lower quartiles, which a busy host moves least.
+    """
     found: dict[str, Any] = {}
     for which in ("device_ms", "host_ms"):
-        name = which.removesuffix("_ms")
-        found[f"{name}_ratio"] = spread([value for pair in pairs for value in ratio(*pair, which)])
-        found[f"{name}_ratio_of_sums"] = spread(
-            [sum(one[0][which][1 : TRACED + 1]) / sum(one[1][which][1 : TRACED + 1]) for one in pairs]
-        )
+        ours = [one[0][which][step] for one in pairs for step in range(1, TRACED + 1)]
+        theirs = [one[1][which][step] for one in pairs for step in range(1, TRACED + 1)]
+        by_pair = [sum(one[0][which][1 : TRACED + 1]) / sum(one[1][which][1 : TRACED + 1]) for one in pairs]
+        found[which.removesuffix("_ms")] = {
+            "ratio": statistics.median(ours) / statistics.median(theirs),
+            "of_pairs": spread(by_pair),
+            "of_quiet": quartile(ours) / quartile(theirs),
+            "traced_ms": statistics.median(ours),
+            "plain_ms": statistics.median(theirs),
+        }
     return found
+
+
+def quartile(values: list[float]) -> float:
+    return statistics.quantiles(values, n=4)[0]
+
+
+def same_work(plain_process: Process, traced_process: Process, pairs: int) -> dict[str, Any]:
+    """Both processes untraced: how much two processes differ, before and after one of them has profiled."""
+    found: list[Pair] = []
+    for index in range(max(1, pairs // 2)):
+        order = (traced_process, plain_process) if index % 2 else (plain_process, traced_process)
+        times = {id(process): process.ask("plain") for process in order}
+        found.append((times[id(traced_process)], times[id(plain_process)]))
+    return distortion(found)
 
 
 def measure(processes: list[Process], case: Case, report: Callable[[Any], None]) -> None:
@@ -409,11 +434,12 @@ def measure(processes: list[Process], case: Case, report: Callable[[Any], None])
         for process in processes:
             process.tell("load")
         result["ready_s"] = [plain_process.answer()["ready_s"], traced_process.answer()["ready_s"]]
+        result["before_profiling"] = same_work(plain_process, traced_process, case.pairs)
         result["mapping"] = traced_process.ask("map")
         report(result)
         wanted: list[tuple[str, str | None]] = [(detail, None) for detail in case.details]
         if case.pauses_too:
-            wanted += [("source", "PAUSE"), ("source", "WHOLE")]
+            wanted += [("source", "PAUSE")]
         for detail, switching in wanted:
             label = detail if switching is None else f"{detail}_{switching.lower()}"
             try:
@@ -421,11 +447,7 @@ def measure(processes: list[Process], case: Case, report: Callable[[Any], None])
             except Exception as error:  # the other details still count
                 result[label] = {"error": str(error)}
             report(result)
-        pair = (traced_process.ask("plain"), plain_process.ask("plain"))
-        result["after_profiling"] = {
-            which: spread([one / other for one, other in zip(pair[0][which], pair[1][which], strict=True)])
-            for which in ("device_ms", "host_ms")
-        }
+        result["after_profiling"] = same_work(plain_process, traced_process, case.pairs)
     finally:
         plain_process.close()
         traced_process.close()
@@ -446,7 +468,7 @@ def one_detail(
         )
 
     pairs, runs = [], []
-    for index in range(case.pairs if detail in {"source", "full"} else max(1, case.pairs // 2)):
+    for index in range(case.pairs if detail == "source" else max(1, case.pairs // 2)):
         if index % 2 == 0:
             plain = plain_process.ask("plain")
             runs.append(traced())
@@ -479,19 +501,33 @@ def one_detail(
     }
 
 
-def summary_line(name: str, result: dict[str, Any]) -> str:
+def summary_lines(name: str, result: dict[str, Any]) -> str:
     """One line a detail, to be read while the rest runs."""
     lines = []
     for label, found in result.items():
-        if not isinstance(found, dict) or "device_ratio_of_sums" not in found:
+        if not isinstance(found, dict) or "device" not in found:
             continue
-        lines.append(
-            f"{name:13} {label:13} device {found['device_ratio_of_sums']['median']:.3f} "
-            f"host {found['host_ratio_of_sums']['median']:.3f} file {found['file_s']['median']:6.2f} s "
-            f"{found['file_bytes'] / 1e6:7.2f} MB (raw {found['file_raw_bytes'] / 1e6:7.1f}) "
-            f"peak {found['peak_bytes']['median'] / 1e6:6.0f} MB lines {found.get('with_exact_line', 0):.4f}"
-        )
+        line = f"{name:13} {label:16}"
+        for which in ("device", "host"):
+            one = found[which]
+            pairs = f"{one['of_pairs']['median']:.3f}, quiet {one['of_quiet']:.3f}"
+            line += f" {which} {one['ratio']:.3f} ({pairs})"
+        if "file_s" in found:
+            megabytes = {key: found[key] / 1e6 for key in ("file_bytes", "file_raw_bytes")}
+            line += (
+                f" file {found['file_s']['median']:6.2f} s {megabytes['file_bytes']:7.2f} MB"
+                f" (raw {megabytes['file_raw_bytes']:7.1f})"
+                f" peak {found['peak_bytes']['median'] / 1e6:6.0f} MB"
+                f" lines {found.get('with_exact_line', 0):.4f}"
+            )
+        lines.append(line)
     return "\n".join(lines)
+
+
+def narrowed(case: Case, arguments: argparse.Namespace) -> Case:
+    """The case with what the command line leaves of its details and pairs."""
+    details = tuple(arguments.details.split(",")) if arguments.details else case.details
+    return replace(case, details=details, pairs=arguments.pairs or case.pairs)
 
 
 def main() -> int:
@@ -499,6 +535,8 @@ def main() -> int:
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--out", type=Path, default=Path("gpu_tracing.json"))
     parser.add_argument("--trace-dir", type=Path, default=Path("gpu_tracing_traces"))
+    parser.add_argument("--details", default="", help="only these, comma-separated")
+    parser.add_argument("--pairs", type=int, default=0, help="of source, instead of the case's own number")
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -522,10 +560,11 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         return [Process(name, folder, rehearse=arguments.rehearse) for _ in range(2)]
 
-    processes = start(names[0])
-    for name, following in itertools.zip_longest(names, names[1:]):
+    waiting = {name: start(name) for name in names}
+    for process in itertools.chain.from_iterable(waiting.values()):
+        process.answer()  # it has imported: nothing else runs while a case is measured
+    for name in names:
         begin = time.perf_counter()
-        upcoming = start(following) if following is not None else []  # they import while this case loads
 
         def report(result: dict[str, Any], name: str = name, begin: float = begin) -> None:
             results[name] = {**result, "case_s": time.perf_counter() - begin}
@@ -533,14 +572,13 @@ def main() -> int:
 
         folder = arguments.trace_dir / name
         try:
-            measure(processes, guard(CASES[name]), report)
-            print(summary_line(name, results[name]), flush=True)
+            measure(waiting[name], narrowed(guard(CASES[name]), arguments), report)
+            print(summary_lines(name, results[name]), flush=True)
         except Exception as error:  # one case must not cost the others their device time
             traceback.print_exc()
             results[name] = {**results.get(name, {}), "error": f"{type(error).__name__}: {error}"}
             arguments.out.write_text(json.dumps(results, indent=1, default=str))
         thin(folder, name)
-        processes = upcoming
         print(f"{name}: {time.perf_counter() - begin:.1f} s", flush=True)
     return 0
 
@@ -548,10 +586,15 @@ def main() -> int:
 def thin(folder: Path, name: str) -> None:
     """Keep one trace of each detail, and of the large cases only the smallest files."""
     for detail in folder.glob("*/"):
-        for extra in sorted(detail.glob("*.trace.json.gz"))[1:]:
+        for extra in sorted(detail.glob("*.gz"))[1:]:
             extra.unlink()
         if name != "launch_bound" and detail.name in {"full", "ops"}:
             shutil.rmtree(detail)
+    if name == "launch_bound":  # one file travels better than twenty
+        with tarfile.open(folder / "sample.tar", "w") as archive:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.name != "sample.tar":
+                    archive.add(path, path.relative_to(folder))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(autouse=True)
+def an_undisturbed_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether others use the machine must not decide a test; those of the CPU's use have folders."""
+    monkeypatch.setattr("stepscope.capture.cpu_use.THREADS", Path("/nowhere"))
+
+
+@pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """After each test no wrapper, active call or profiler is left."""
     yield

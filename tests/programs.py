@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -54,3 +55,10 @@ def run(words: Sequence[str], folder: Path, *, given: str | None = None, **more:
     entry = folder / ".stepscope-entry"
     entry.write_text(start)
     return python([str(entry), "run", *words], folder, given=given, **more)
+
+
+def doubts(dump: Any) -> list[str]:
+    """Why a dump (a PerfDump or its JSON) is not trusted, other work on the machine left out."""
+    trust = dump["trust"] if isinstance(dump, dict) else dump.trust
+    reasons = trust["reasons"] if isinstance(trust, dict) else trust.reasons
+    return [reason for reason in reasons if "other work took the CPU" not in reason]

@@ -15,7 +15,7 @@ from stepscope.analyse.comparison.bench import drift, notes, order_of
 from stepscope.analyse.comparison.bench_results import BenchRun, GpuState
 from stepscope.analyse.comparison.compare_results import Verdict
 from stepscope.capture.gpu_watch import GpuSample, GpuWatch, nvml_sampler
-from stepscope.cli import main
+from stepscope.cli import build_parser, main
 from stepscope.model.errors import RunFailedError
 from stepscope.render.comparison.bench_views import (
     bench_schema,
@@ -125,7 +125,7 @@ def test_throttling_and_clocks_are_said() -> None:
     cool = GpuState(samples=10, sm_mhz=1980.0)
     hot = GpuState(samples=10, sm_mhz=1780.0, throttled=(("hardware thermal slowdown", 0.1),))
     said = notes(bench_runs([1.0] * 6, gpu=(cool, hot)), None)
-    assert "B: the GPU was held back by hardware thermal slowdown in 10% of the samples" in said
+    assert "B: the GPU was held back by hardware thermal slowdown in 10 % of the samples" in said
     assert any("A 1,980 MHz, B 1,780 MHz" in text for text in said)
     assert notes(bench_runs([1.0] * 6, gpu=(cool, cool)), None) == ()
     assert "no GPU was watched" in notes(bench_runs([1.0] * 6), None)[0]
@@ -230,6 +230,15 @@ def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, ar
     assert main(["bench", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_flag_is_a_variant_without_further_quoting(tmp_path, monkeypatch, capsys) -> None:
+    """``--vs "--flag"`` reaches us as two words; argparse would take the second for a flag of ours."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--vs", "--no-such-flag", "--", "generate", "--prompt", "p"]) == 2
+    assert "--no-such-flag" in capsys.readouterr().err
+    parsed = build_parser().parse_args(["bench", "--vs", "--enable-torch-compile", "--", "generate", "--vs"])
+    assert parsed.vs == ["--enable-torch-compile"]
 
 
 @pytest.mark.slow

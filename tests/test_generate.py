@@ -290,7 +290,7 @@ def test_ctrl_c_while_the_trace_is_written_costs_only_the_trace(monkeypatch: pyt
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(keep, "write_trace", interrupted)
+    monkeypatch.setattr(keep, "keep_trace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         one(num_inference_steps=2, profile=True, perf_dump_path="perf.json", run_dir="run")
     assert json.loads(Path("perf.json").read_text())["incomplete_reason"] is None

@@ -133,10 +133,14 @@ def test_every_command_of_the_guide_runs(
     if command.needs == "nsys":
         if shutil.which("nsys") is None:
             pytest.skip("no nsys on this machine: .ci/install-nsys")
-        done = subprocess.run(
-            [sys.executable, "-m", *(word if word != "python" else sys.executable for word in command.words)],
-            cwd=here, env=nsys_environment(), capture_output=True, text=True, check=False, timeout=280,
-        )  # fmt: skip
+        words = [sys.executable if word == "python" else word for word in command.words]
+        for _ in range(3):
+            done = subprocess.run(
+                [sys.executable, "-m", *words],
+                cwd=here, env=nsys_environment(), capture_output=True, text=True, check=False, timeout=280,
+            )  # fmt: skip
+            if "failed at its start" not in done.stderr:  # nsys 2022.4 does at times, on a busy machine
+                break
         assert done.returncode == 0, done.stderr
         assert "error" not in done.stderr
         return

@@ -137,7 +137,9 @@ PARTLY_READABLE: dict[str, tuple[str, int, set[str]]] = {
         bad_event(K.replace('"correlation":1', '"correlation":99999999999999999999')), 2, set()
     ),
     "a stream in quotes": (bad_event(K.replace('"stream":7', '"stream":"7"')), 2, set()),
-    "a key twice in an event": (bad_event(K.replace('"dur":30.0', '"dur":1.0,"dur":30.0')), 2, set()),
+    "a key twice in an event": (
+        bad_event(K.replace('"dur":30.0', '"dur":1.0,"dur":30.0')), 2, {"duplicate_key"}
+    ),
     "an event that is a number": (bad_event("17"), 1, {"malformed_event"}),
     "an empty event": (bad_event("{}"), 1, set()),
     "an event that is cut in the middle": (bad_event(K[:90]), 1, {"malformed_event"}),

@@ -57,7 +57,7 @@ RAW = {"elsewhere": (Path("/out/x.qdstrm"),)}
         ("2022.full", RAW, ["disk_full"], "Free some space"),
         ("2023.full", RAW, ["disk_full"], "Free some space"),
         ("2023.noimporter", RAW, ["importer_missing"], "QdstrmImporter -i /out/x.qdstrm"),
-        ("2022.folder", {}, ["no_report"], "exit status 1"),
+        ("2022.folder", {}, ["nsys_start_failed"], "again"),
     ],
 )
 def test_recorded_failures_are_recognised(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import stepscope
 from stepscope.cli import main
 from stepscope.model.errors import RunFailedError, UsageError
+from stepscope.record.abandoned import in_use, remove_abandoned
 from stepscope.record.atomic import keep_existing, write_atomic
 from stepscope.record.run_record import read_run
 from stepscope.session.generate_flags import options_of
@@ -187,3 +191,84 @@ def test_an_empty_prompt_is_a_prompt() -> None:
     assert options_of({"prompt": "", "negative_prompt": ""}).requests[0].prompt == ""
     with pytest.raises(UsageError, match="--lora-path is empty"):
         options_of({"prompt": "x", "lora_path": ""})
+
+
+def test_a_closed_standard_output_is_no_failure() -> None:
+    """``>&- 2>&-``: the files are written, and no file takes the number of a standard stream."""
+    script = (
+        "import sys; from stepscope.cli import main; import os; "
+        "status = main(['generate', '--model-path', 'tiny/flux.1-schnell', '--prompt', 'x', "
+        "'--num-inference-steps', '1', '--no-warmup', '--run-dir', 'run']); "
+        "assert all(os.path.samefile(f'/proc/self/fd/{n}', os.devnull) for n in (1, 2)); sys.exit(status)"
+    )
+    source = Path(__file__).parent.parent / "src"
+    run = subprocess.run(
+        ["sh", "-c", f'exec {sys.executable} -c "$0" >&- 2>&-', script],
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(source)},
+        timeout=120,
+    )
+    assert run.returncode == 0
+    assert Path("run/run.json").exists()
+
+
+def test_a_disk_that_the_export_fills_still_takes_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The raw export is gone before the small files are written, also where no trace could be made of it."""
+    from stepscope.session import keep
+
+    seen: list[list[Path]] = []
+    write_run, save_media = keep.write_run, keep.save_media
+
+    def raw() -> list[Path]:
+        return [path for path in Path("run").rglob("*.json") if ".stepscope-" in str(path)]
+
+    def fail(*_: object, **__: object) -> None:
+        assert raw()
+        raise RunFailedError("No space left on device")
+
+    monkeypatch.setattr(keep, "keep_trace", fail)
+    monkeypatch.setattr(keep, "save_media", lambda *a, **k: (seen.append(raw()), save_media(*a, **k))[1])
+    monkeypatch.setattr(keep, "write_run", lambda *a: (seen.append(raw()), write_run(*a))[1])
+
+    with pytest.raises(RunFailedError):
+        stepscope.generate(prompt="x", profile=True, run_dir="run", **SMALL)
+
+    assert seen == [[], []]
+    assert read_run(Path("run/run.json")).outputs
+
+
+def test_what_a_killed_process_left_is_cleared_away() -> None:
+    """Its scratch folder goes with the next trace; one in use, and what is not ours, stays."""
+    left, used, foreign = Path("logs/.stepscope-a"), Path("logs/.stepscope-b"), Path("logs/.stepscope-c")
+    for folder in (left, used, foreign):
+        folder.mkdir(parents=True)
+    with in_use(left):
+        (left / "raw.json").touch()
+
+    with in_use(used):
+        remove_abandoned(Path("logs"))
+
+    assert not left.exists()
+    assert used.exists()
+    assert foreign.exists()
+
+
+def test_two_processes_in_one_run_directory_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other chose the folder while it was empty and wrote first: its records are kept beside ours."""
+    from stepscope.session import generate as session
+
+    Path("run").mkdir()
+    observe_call = session.observe_call
+
+    def other_first(*arguments: Any, **keywords: Any) -> Any:
+        Path("run/run.json").write_text("theirs")
+        Path("run/perf.json").write_text("theirs too")
+        return observe_call(*arguments, **keywords)
+
+    monkeypatch.setattr(session, "observe_call", other_first)
+    [result] = stepscope.generate(prompt="x", run_dir="run", **SMALL)
+
+    assert Path("run/run.previous.json").read_text() == "theirs"
+    assert Path("run/perf.previous.json").read_text() == "theirs too"
+    assert sum("existed" in warning for warning in result.run.warnings) == 2
+    assert read_run(Path("run/run.json")).request_id == result.run.request_id

@@ -113,5 +113,5 @@ def test_a_foreign_run_record_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_a_missing_run_record_is_refused(tmp_path: Path) -> None:
     """A path that is not there is the user's mistake."""
-    with pytest.raises(UnreadableInputError, match="No such file"):
+    with pytest.raises(UnreadableInputError, match="does not exist"):
         read_run(tmp_path / "none.json")

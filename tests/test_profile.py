@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import pipelines
+import programs
 import stepscope
 from stepscope.capture.wrapping import installed_count
 from stepscope.record.run_record import read_run
@@ -47,13 +48,15 @@ def test_a_session_has_every_call_with_its_times(sd: Any) -> None:
     assert (len(first.steps_ms), len(second.steps_ms)) == (3, 2)
     assert list(first.stages_ms)[-2:] == ["DecodingStage", "PostprocessingStage"]
     assert 0 < sum(first.stages_ms.values()) <= first.total_ms * 1.02
-    assert first.trusted
+    assert programs.doubts(first.dump) == []
     assert (first.failed, first.trace_path, first.peak_memory_mb) == (None, None, None)
     assert first.run.workload.prompt == "a cat"
     assert (first.run.workload.steps, first.run.workload.seed, first.run.workload.height) == (3, 0, 32)
     assert session.problems == ()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         first.run = second.run
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.run.call_id = 7
 
 
 def test_later_calls_know_what_came_before(sd: Any) -> None:
@@ -216,6 +219,28 @@ def test_a_session_may_start_in_one_thread_and_stop_in_another(sd: Any) -> None:
     assert installed_count() == 0
 
 
+def test_a_call_on_its_way_when_the_session_ends_is_recorded_whole(sd: Any) -> None:
+    """A server is switched off under load: the record has every step, and then nothing stays installed."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def callback(*arguments: Any) -> dict[str, Any]:
+        inside.set()
+        go_on.wait(30)
+        return {}
+
+    session = stepscope.profile(sd).start()
+    thread = threading.Thread(target=lambda: pipelines.sd(sd, 4, callback_on_step_end=callback))
+    thread.start()
+    inside.wait(30)
+    session.stop()
+    go_on.set()
+    thread.join()
+
+    assert [len(call.steps_ms) for call in session.calls] == [4]
+    assert "DecodingStage" in session.calls[0].stages_ms
+    assert installed_count() == 0
+
+
 def test_memory_is_bounded(sd: Any) -> None:
     """The newest calls are held, all are counted."""
     with stepscope.profile(sd, kept_calls=2) as session:
@@ -291,6 +316,53 @@ def test_a_wrong_number_of_steps_is_told(sd: Any, steps: int) -> None:
     """Before anything is installed."""
     with pytest.raises(stepscope.UsageError, match="steps is"):
         stepscope.profile(sd, steps=steps)
+
+
+@pytest.mark.parametrize(("detail", "has_frames"), [("ops", False), ("full", True)])
+def test_the_detail_of_a_trace_is_what_was_asked_for(sd: Any, detail: str, has_frames: bool) -> None:
+    """Python frames cost most: they are there where full detail was asked for, which is the default."""
+    from stepscope.record.open import read_trace
+
+    with stepscope.profile(sd, steps=1, detail=detail) as session:
+        pipelines.sd(sd, 3)
+    path = session.calls[0].trace_path
+    assert path is not None
+    trace = read_trace(path)
+
+    assert len(trace.operators.start_ns) > 100
+    assert (len(trace.frames.start_ns) > 0) is has_frames
+
+
+def test_a_detail_that_needs_a_request_beforehand_is_refused(sd: Any) -> None:
+    """The requests are somebody else's."""
+    with pytest.raises(stepscope.UsageError, match="detail is 'source'"):
+        stepscope.profile(sd, steps=1, detail="source")
+
+
+def test_an_impatient_interrupt_costs_no_record(sd: Any, tmp_path: Path) -> None:
+    """Ctrl-C in the call, and again while its files are written: they are whole, and then it goes on."""
+    import signal
+
+    from stepscope.session import attach
+
+    def callback(*_: Any) -> dict[str, Any]:
+        signal.raise_signal(signal.SIGINT)
+        return {}
+
+    real = attach.keep_call
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attach, "keep_call", interrupted)
+        with pytest.raises(KeyboardInterrupt), stepscope.profile(sd, save_to=tmp_path / "run"):
+            pipelines.sd(sd, 2, callback_on_step_end=callback)
+
+    record = read_run(tmp_path / "run" / "run.json")
+    assert (record.incomplete_reason or "").startswith("KeyboardInterrupt")
+    assert (tmp_path / "run" / "perf.json").exists()
 
 
 def test_a_session_without_a_call_says_so(sd: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ from dumps import DATA, sglang_json, stepscope_json
 from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import flatten, summarise
 from stepscope.record.perf_dump_reader import perf_dump_from_json, read_perf_dump
+from stepscope.render.report.answer import steps_sentence, total_sentence
+from stepscope.render.report.run_tables import not_in_stages
 
 
 def summary_of(document: dict[str, Any]) -> RunSummary:
@@ -90,6 +92,57 @@ def test_a_recorders_own_doubt_is_kept() -> None:
         [350.0] * 10, trust={"ok": False, "reasons": ["the clock failed its self-test"]}
     )
     assert summary_of(document).trust.reasons == ("the clock failed its self-test",)
+
+
+def test_a_steady_warm_up_and_compilation_in_the_first_step_exclude_each_other() -> None:
+    """No cause is guessed that the run's own warm-up has ruled out."""
+    steps = [900.0, *[350.0] * 9]
+    guessed = summary_of(stepscope_json(steps)).steps[0].outlier or ""
+    steady = summary_of(stepscope_json(steps, warmup={"requests": 1, "steady": True})).steps[0].outlier or ""
+    assert "compilation" in guessed
+    assert "compilation" not in steady
+    assert "the warm-up was steady" in steady
+
+
+@pytest.mark.parametrize(
+    ("steps", "uniform", "decided", "odd"),
+    [
+        ([350.0] * 9 + [360.0], True, "spread 0.3 % of at most 10 %", 9),
+        ([300.0, 350.0] * 5, False, "spread 15.4 %, above 10 %", 0),
+        ([350.0] * 18 + [40.0], False, "step 18 is below 0.6x the median", 18),
+        ([350.0] * 18 + [700.0], False, "step 18 is above 1.5x the median", 18),
+    ],
+    ids=["uniform", "spread", "one fast", "one slow"],
+)
+def test_one_rule_says_what_uniform_is_and_names_the_step_that_is_odd(
+    steps: list[float], uniform: bool, decided: str, odd: int
+) -> None:
+    """The number that decides, beside its limit; the odd step may be a fast one."""
+    statistics = summary_of(stepscope_json(steps)).step_statistics
+    assert statistics is not None
+    assert (statistics.uniform, statistics.decided_by, statistics.odd) == (uniform, decided, odd)
+    said = steps_sentence(statistics, ())
+    assert decided in said
+    assert f"is step {odd} " in said
+
+
+def test_what_a_profiler_was_in_is_said_of_the_total() -> None:
+    """Traced steps are in the total, and so is what tracing cost them."""
+    document = stepscope_json([350.0] * 10)
+    for step in document["denoise_steps_ms"][1:4]:
+        step["traced"] = True
+    summary = summary_of(document)
+    assert summary.traced_ms == pytest.approx(1050)
+    assert "1,050.0 ms of it in 3 traced steps" in total_sentence(summary)
+    assert "traced" not in total_sentence(summary_of(stepscope_json([350.0] * 10)))
+
+
+def test_shares_sum_to_the_whole() -> None:
+    """What is in no stage, and weights moved, are rows of their own."""
+    summary = summary_of(sglang_json([350.0] * 10, total_ms=4000.0))
+    shares = [stage.share for stage in summary.stages] + [row.share for row in not_in_stages(summary)]
+    assert sum(shares) == pytest.approx(1.0, abs=0.002)
+    assert [row.name for row in not_in_stages(summary)] == ["(in no stage)"]
 
 
 def two_loops(first, second) -> dict[str, Any]:

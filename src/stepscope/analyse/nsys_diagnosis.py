@@ -18,6 +18,7 @@ _UNKNOWN_FLAG = re.compile(r"unrecogni[sz]ed option '([^']*)'|unknown option[: ]
 _NOT_STARTED = re.compile(
     r"Executable not found|Connection to the Agent lost|Failed to (?:launch|start)", re.I
 )
+_LOST_START = re.compile(r"ProcessWaiter.*sem_open", re.DOTALL)
 _NOT_CREATED = re.compile(r"Failed to create '([^']*)': ([^.\n]*)")
 _DISK_FULL = re.compile(r"No space left on device|disk quota exceeded", re.I)
 _NO_IMPORTER = re.compile(r"importer binary.*not found|skipping importation", re.I)
@@ -58,6 +59,18 @@ def unknown_flag(run: NsysRun, _facts: ExportFacts | None) -> Diagnosis | None:
         id="unknown_flag",
         text=f"nsys does not know {match[1] or match[2]}.",
         remedy="Leave it out; see nsys profile --help.",
+        fatal=True,
+    )
+
+
+def lost_start(run: NsysRun, facts: ExportFacts | None) -> Diagnosis | None:
+    """Nsys 2022.4 on a busy machine: its parts miss each other when it starts (4 of some 100 starts)."""
+    if facts is not None or not _LOST_START.search(run.said):
+        return None
+    return Diagnosis(
+        id="nsys_start_failed",
+        text="nsys itself failed at its start; its parts missed each other on a busy machine.",
+        remedy="Run the command again.",
         fatal=True,
     )
 
@@ -237,6 +250,7 @@ def _named(paths: tuple[Path, ...]) -> str:
 
 RULES: tuple[Rule, ...] = (
     unknown_flag,
+    lost_start,
     not_started,
     report_elsewhere,
     importer_missing,

@@ -73,6 +73,10 @@ class StepStatistics:
     spread: float  # (p90 - p10) / median
     uniform: bool
     basis: str  # which steps were counted, in words
+    decided_by: str = ""  # the number that makes them uniform or not, beside its limit, in words
+    odd: int | None = None  # index of the step farthest from the median, slower or faster
+    odd_ms: float | None = None
+    odd_ratio: float | None = None  # over the median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,7 @@ class OutsideTime:
 
     name: str
     duration_ms: float
+    share: float = 0.0  # of the total; 0 for what is not in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,10 @@ class RunSummary:
     peak_memory_bytes: int | None = None
     incomplete_reason: str | None = None
     warnings: tuple[str, ...] = ()
+    traced_ms: float | None = None  # of the total, in steps that a profiler recorded
+    moved_ms: float = 0.0  # of the total, exposed moves of weights: in no stage
+    moved_share: float = 0.0
+    unaccounted_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +321,12 @@ class RankReport:
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()
     findings: tuple[Finding, ...] = ()
+    label: str = ""  # what tells it from the other traces of a report where the rank does not: its file
+
+    @property
+    def name(self) -> str:
+        """What the trace is called in a report."""
+        return self.label or f"rank {self.rank}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stepscope.capture.clock import DeviceClock, Mark
@@ -22,27 +21,27 @@ Event = tuple[Known, bool, Mark | None, Any]
 """``(what, entering, mark, detail)``: the detail is the batch of a forward, or how a transfer was made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheUnits:
-    """The parts of a denoiser that a step cache may skip."""
-
-    count: int
-    blocks: bool  # whole repeated blocks are among them, not only attention or projections inside
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """One such part of one denoiser was computed; ``batch``: the denoiser itself, with so large a batch."""
-
-    component: str
-    batch: int | None = None
-
-
 class Watcher:
     """Something that wants to act between known calls: the trace window, the memory readings."""
 
     def before(self, kind: CallKind) -> None:
         """Called before a known call of another kind than the last one is entered and marked."""
+
+
+class ForwardWatch(Protocol):
+    """Follows each call of a denoiser: step caches."""
+
+    def begin(self) -> None:
+        """A denoiser is called."""
+        ...
+
+    def end(self) -> None:
+        """It has returned or raised."""
+        ...
+
+    def count(self, part: Any) -> None:
+        """A part of one of its blocks is called."""
+        ...
 
 
 class Ranges(Protocol):
@@ -82,6 +81,7 @@ class ActiveCall:
         self.modules = modules  # (name, module) of each component
         self.graph_replays = 0
         self.graph_captures = 0
+        self.stream = current_stream(clock.device)
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
         self.ranges: Ranges | None = None
         self.every_call = False  # watchers want each call, not only a change of kind
@@ -89,8 +89,6 @@ class ActiveCall:
         self.steps_open = 0  # iterations that the user has marked
         self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
         self.labels: list[tuple[int, str | None]] = []  # what forwards are called, from this event on
-        self.units: dict[str, CacheUnits] = {}  # parts that a step cache may skip, by denoiser
-        self.computed: list[tuple[int, Ran]] = []  # which of them ran, after how many events
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
@@ -98,6 +96,8 @@ class ActiveCall:
         self._bridge = 0  # the last settled mark's place
         self._settled = 0  # the part of the list whose marks hold no events any more
         self._settle_at = SETTLE_EVERY
+        self._resting_since = 0
+        self.forward_watch: ForwardWatch | None = None
 
     @property
     def events(self) -> list[Event]:
@@ -110,10 +110,10 @@ class ActiveCall:
         """Whether any part of the pipeline takes scheduler steps."""
         return bool(self._by_class)
 
-    def denoisers(self) -> list[tuple[str, Any]]:
-        """The modules that predict noise, by name."""
-        calls = ((name, part, self._table.get(id(part), {}).get("__call__")) for name, part in self.modules)
-        return [(name, part) for name, part, known in calls if known and known.kind is CallKind.FORWARD]
+    def denoisers(self) -> list[Any]:
+        """The modules that predict noise."""
+        calls = ((module, self._table.get(id(module), {}).get("__call__")) for _, module in self.modules)
+        return [module for module, known in calls if known is not None and known.kind is CallKind.FORWARD]
 
     def known(self, instance: Any, attribute: str) -> Known | None:
         """What this method of this instance is to the observed pipeline; None: not one of its parts."""
@@ -144,7 +144,12 @@ class ActiveCall:
             if self.ranges is not None:
                 self.ranges.after(known)
             return False
-        self._flat += (known, True, mark, batch_of(args, kwargs) if kind is CallKind.FORWARD else None)
+        if kind is not CallKind.FORWARD:
+            self._flat += (known, True, mark, None)
+            return True
+        if self.forward_watch is not None:
+            self.forward_watch.begin()
+        self._flat += (known, True, mark, batch_of(args, kwargs))
         return True
 
     def tell_label(self, label: str | None) -> str | None:
@@ -152,10 +157,6 @@ class ActiveCall:
         before = self.labels[-1][1] if self.labels else None
         self.labels.append((len(self._flat) // 4, label))
         return before
-
-    def note_computed(self, ran: Ran) -> None:
-        """A part that a step cache may skip is being computed."""
-        self.computed.append((len(self._flat) // 4, ran))
 
     def enter_transfer(self, known: Known) -> bool:
         """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
@@ -192,11 +193,25 @@ class ActiveCall:
         self._flat += (known, False, self.clock.mark(), detail)
         if self.ranges is not None:
             self.ranges.after(known)
+        if self.forward_watch is not None and known.kind is CallKind.FORWARD:
+            self.forward_watch.end()
 
     def take_in(self, table: dict[int, Methods], by_class: dict[type, Methods]) -> None:
         """Know these parts too: a pipeline is called inside a call that is not its own."""
         self._table.update(table)
         self._by_class.update(by_class)
+
+    def rest(self) -> None:
+        """The pipeline leaves the thread to something else; ``wake`` ends this."""
+        self._resting_since = self.clock.now_ns()
+        self._flat += (PAUSE, True, self.clock.mark(), None)
+
+    def wake(self, reason: str) -> None:
+        """It has the thread again; what lay between is a pause."""
+        self.pauses.append(
+            Pause(reason=reason, host_start_ns=self._resting_since, host_end_ns=self.clock.now_ns())
+        )
+        self._flat += (PAUSE, False, self.clock.mark(), None)
 
     def pause(self, reason: str, work: Callable[[], None]) -> None:
         """Do ``work`` (starting or stopping a profiler) outside every segment.
@@ -212,6 +227,16 @@ class ActiveCall:
         finally:
             self.pauses.append(Pause(reason=reason, host_start_ns=begin, host_end_ns=self.clock.now_ns()))
             self._flat += (PAUSE, False, self.clock.mark(), None)
+
+
+def current_stream(device: str | None) -> int | None:
+    """Torch's number of the stream that is current on a device; None on the host."""
+    import torch
+
+    kind = (device or "cpu").partition(":")[0]
+    if kind not in {"cuda", "xpu"} or not getattr(torch, kind).is_available():
+        return None
+    return int(getattr(torch, kind).current_stream(device).stream_id)
 
 
 def batch_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

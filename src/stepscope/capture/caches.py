@@ -1,78 +1,167 @@
-"""Step caches of diffusers, watched from outside: which parts of a denoiser they let compute.
+"""Step caches in a live call: how many transformer blocks each forward computed, and what the cache says.
 
-A cache puts a hook on each part that it may skip; the hook asks its function reference for the original
-forward when it computes, and does not when it takes the cached result. That reference is what is wrapped, on
-denoisers that have such hooks and nowhere else: uncached runs pay nothing.
+Nothing is installed where no cache is mounted. Where one is, a part of each block that is not one of torch's
+own layers (the attention, as a rule) is counted: a cache skips the inside of a block, whoever calls it.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from stepscope.capture.active import ACTIVE, CacheUnits, Ran, batch_of
-from stepscope.capture.engaged import compiled_modules
+from stepscope.capture.active import ACTIVE, ActiveCall
 from stepscope.capture.wrapping import Wrappers
+from stepscope.model.recording import CachedForward
 
-CACHE_MODULES = frozenset(
-    {
-        "first_block_cache",
-        "mag_cache",
-        "taylorseer_cache",
-        "faster_cache",
-        "pyramid_attention_broadcast",
-        "sea_cache",
-    }
-)
-"""The files of ``diffusers.hooks`` whose hooks skip work (0.42.1)."""
+CACHE_DIT = "cache-dit"
+DIFFUSERS_HOOKS = {
+    "fbc_leader_block_hook": "FirstBlockCache",
+    "mag_cache_leader_block_hook": "MagCache",
+    "sea_cache_leader_block": "SeaCache",
+    "faster_cache_denoiser": "FasterCache",
+    "faster_cache_block": "FasterCache",
+    "pyramid_attention_broadcast": "PyramidAttentionBroadcast",
+    "taylorseer_cache": "TaylorSeer",
+}
+"""Names under which diffusers (0.36 to 0.42) registers the hooks of its step caches."""
 
 
-def watch_caches(denoisers: Iterable[tuple[str, Any]], wrappers: Wrappers) -> dict[str, CacheUnits]:
-    """Watch the step caches of these denoisers; what each of them may skip, by the denoiser's name.
+class CacheWatch:
+    """Follows the forwards of one call's denoisers that have a step cache mounted."""
 
-    Compiled denoisers are left alone: a wrapper inside their graphs would be compiled again.
-    """
-    if "diffusers.hooks.hooks" not in sys.modules:
-        return {}
-    found = {}
-    for name, denoiser in denoisers:
-        hooked = list(_hooked(denoiser))
-        if not hooked or compiled_modules([denoiser]):
+    def __init__(self, call: ActiveCall) -> None:
+        self._call = call
+        self._wrappers = Wrappers()
+        self._modules: list[tuple[Any, str]] | None = None  # None: not looked yet
+        self._counted: dict[int, int] = {}  # id of what is counted -> how often in this forward
+        self._depth = 0
+        self._said = 0
+        self.forwards: list[CachedForward] = []
+        call.forward_watch = self
+
+    @property
+    def cache(self) -> str | None:
+        """Which caches are mounted."""
+        return ", ".join(sorted({name for _, name in self._modules or ()})) or None
+
+    def _look(self) -> None:
+        """At the first forward: an engine may mount a cache in the call itself."""
+        denoisers = self._call.denoisers()
+        self._modules = [(module, name) for module in denoisers if (name := cache_of(module))]
+        for module, _ in self._modules:
+            for part in counted_parts(module):
+                self._counted[id(part)] = 0
+                self._wrappers.wrap(type(part), "__call__", _make_counter)
+
+    def count(self, part: Any) -> None:
+        """A part of a block is at work."""
+        if id(part) in self._counted:
+            self._counted[id(part)] += 1
+
+    def begin(self) -> None:
+        """A forward begins; one inside another is the same."""
+        if self._modules is None:
+            self._look()
+        if not self._modules:
+            self._call.forward_watch = None
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self._said = self._hits()
+            self._counted = dict.fromkeys(self._counted, 0)
+
+    def end(self) -> None:
+        """It has ended."""
+        self._depth -= 1
+        if self._depth == 0:
+            computed = sum(count > 0 for count in self._counted.values())
+            self.forwards.append(
+                CachedForward(blocks=computed, of_blocks=len(self._counted), cached=self._cached())
+            )
+
+    def close(self) -> None:
+        """Take the counters away."""
+        self._call.forward_watch = None
+        self._wrappers.remove()
+
+    def _hits(self) -> int:
+        return sum(hits for module, _ in self._modules or () for hits in cache_dit_hits(module))
+
+    def _cached(self) -> bool | None:
+        if any(name == CACHE_DIT for _, name in self._modules or ()):
+            return self._hits() > self._said
+        told = [computes for module, _ in self._modules or () for computes in diffusers_decisions(module)]
+        return None if not told else not all(told)
+
+
+def cache_of(module: Any) -> str | None:
+    """The step cache mounted on a denoiser, by cache-dit's or diffusers' own marks."""
+    if getattr(module, "_context_manager", None) is not None:
+        return CACHE_DIT
+    for inner in module.modules():
+        registry = vars(inner).get("_diffusers_hook")  # past the slow __getattr__ of modules
+        if registry is not None:
+            named = next((DIFFUSERS_HOOKS[hook] for hook in registry.hooks if hook in DIFFUSERS_HOOKS), None)
+            if named is not None:
+                return named
+    return None
+
+
+def counted_parts(module: Any) -> Iterator[Any]:
+    """One part of each repeated block: its first child that is not a layer of torch's own."""
+    for _, children in module.named_children():
+        if type(children).__name__ != "ModuleList":
             continue
-        for path, reference in hooked:
-            wrappers.wrap(reference, "original_forward", _maker(name, whole=path == ""))
-        paths = [path for path, _ in hooked if path]
-        if paths:
-            found[name] = CacheUnits(count=len(paths), blocks=any(_is_block(path) for path in paths))
-    return found
+        for block in _unwrapped(children):
+            part = next((part for part in block.children() if not _of_torch(part)), None)
+            if part is not None:
+                yield part
 
 
-def _hooked(denoiser: Any) -> Iterator[tuple[str, Any]]:
-    """``(path, function reference)`` of each part with a cache's hook; the denoiser's own path is empty."""
-    for path, module in getattr(denoiser, "_orig_mod", denoiser).named_modules():
-        registry = vars(module).get("_diffusers_hook")
-        for hook in () if registry is None else registry.hooks.values():
-            reference = getattr(hook, "fn_ref", None)
-            cached = type(hook).__module__.rpartition(".")[2] in CACHE_MODULES
-            if cached and getattr(reference, "original_forward", None) is not None:
-                yield path, reference
+def _unwrapped(children: Any) -> Iterator[Any]:
+    """Blocks; cache-dit may put an object that holds the blocks in their place."""
+    for block in children:
+        held = getattr(block, "transformer_blocks", None)
+        yield from held if held is not None else (block,)
 
 
-def _is_block(path: str) -> bool:
-    """Whether this is one of the denoiser's repeated blocks: ``transformer_blocks.3``, not a part of it."""
-    container, _, index = path.rpartition(".")
-    return index.isdigit() and "." not in container
+def _of_torch(part: Any) -> bool:
+    return type(part).__module__.startswith("torch.nn.")
 
 
-def _maker(component: str, *, whole: bool) -> Callable[[Callable[..., Any], str], Callable[..., Any]]:
-    def make(original: Callable[..., Any], _attribute: str) -> Callable[..., Any]:
-        def observed(*args: Any, **kwargs: Any) -> Any:
-            call = ACTIVE.get()
-            if call is not None:
-                call.note_computed(Ran(component, batch_of(args, kwargs)) if whole else Ran(component))
-            return original(*args, **kwargs)
+def cache_dit_hits(module: Any) -> Iterator[int]:
+    """Cached steps so far by cache-dit's own contexts, guidance's two branches apart."""
+    manager = getattr(module, "_context_manager", None)
+    contexts = getattr(manager, "_cached_context_manager", {})
+    for context in contexts.values():
+        yield len(context.cached_steps) + len(context.cfg_cached_steps)
 
-        return observed
 
-    return make
+def diffusers_decisions(module: Any) -> Iterator[bool]:
+    """What the shared states of diffusers' caches say: whether the rest of the blocks is computed."""
+    for inner in module.modules():
+        registry = vars(inner).get("_diffusers_hook")  # past the slow __getattr__ of modules
+        for hook in getattr(registry, "hooks", {}).values():
+            manager = getattr(hook, "state_manager", None)
+            if manager is None or getattr(manager, "_context", None) is None:
+                continue
+            computes = getattr(manager.get_state(), "should_compute", None)
+            if isinstance(computes, bool):
+                yield computes
+                return
+
+
+def _make_counter(original: Callable[..., Any], _attribute: str) -> Callable[..., Any]:
+    import torch
+
+    is_compiling = torch.compiler.is_compiling
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        call = ACTIVE.get()
+        if call is not None and call.forward_watch is not None:
+            call.forward_watch.count(self)
+        return original(self, *args, **kwargs)
+
+    return counted

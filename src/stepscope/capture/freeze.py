@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+
 from stepscope.capture.active import ActiveCall, Event
 from stepscope.capture.clock import DeviceClock, Mark
-from stepscope.capture.forwards import UNTOLD, ForwardTold, forwards_told
 from stepscope.capture.offload import Moved, component_of, owners, settle
 from stepscope.model.recording import STAGE_OF, CallKind, Edge, Moment, Recording
 from stepscope.model.run import Anchor, ThreeEnds
@@ -16,7 +18,7 @@ def freeze(
 ) -> Recording:
     """Resolve the marks and freeze the call. The device has been waited for."""
     raw = call.events
-    told = forwards_told(call, raw)
+    labels = labels_told(call.labels, raw)
     events = balanced(raw, end)
     marks = [start, *(mark for _, _, mark, _ in events if mark is not None), end]
     moments, trouble = resolve(call.clock, marks)
@@ -29,19 +31,34 @@ def freeze(
         end=moments[-1],
         ends=ends,
         edges=tuple(
-            _edge(event, moment, owner, call.clock, told.get(id(event), UNTOLD))
+            _edge(event, moment, owner, call.clock, labels.get(id(event)))
             for event, moment in zip(events, moments[1:-1], strict=True)
         ),
         pauses=tuple(call.pauses),
         profiled=tuple(call.profiled),
         anchors=(anchor,),
         device=call.clock.device,
+        stream=call.stream,
         thread=call.thread,
         warnings=(trouble,) if trouble else (),
         incomplete_reason=incomplete,
         created_unix_ns=anchor.unix_ns,
         graph_replays=call.graph_replays,
     )
+
+
+def labels_told(told: Sequence[tuple[int, str | None]], events: Sequence[Event]) -> dict[int, str | None]:
+    """What the pipeline called each forward, by the identity of the event with which it began."""
+    if not told:
+        return {}
+    places = [place for place, _ in told]
+    found = {}
+    for index, event in enumerate(events):
+        known, entering, *_ = event
+        at = bisect_right(places, index)
+        if entering and known.kind is CallKind.FORWARD and at:
+            found[id(event)] = told[at - 1][1]
+    return found
 
 
 def resolve(clock: DeviceClock, marks: list[Mark]) -> tuple[list[Moment], str | None]:
@@ -78,7 +95,7 @@ def balanced(events: list[Event], end: Mark) -> list[Event]:
     return [event for index, event in enumerate(events) if index not in dropped] + closing
 
 
-def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock, told: ForwardTold) -> Edge:
+def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock, label: str | None) -> Edge:
     known, entering, _, detail = event
     stage = STAGE_OF.get(known.kind)
     moved = detail if isinstance(detail, Moved) else None
@@ -90,8 +107,7 @@ def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock, t
         method=known.method,
         stage=known.stage or (stage.value if stage else None),
         batch=detail if entering and known.kind is CallKind.FORWARD else None,
-        label=told.label,
-        work=told.work,
+        label=label,
         solver_order=known.solver_order,
         move=None if moved is None else settle(moved, clock),
     )

@@ -12,9 +12,10 @@ from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
 from stepscope.capture.blocks import blocks_of
-from stepscope.capture.caches import watch_caches
+from stepscope.capture.caches import CacheWatch
 from stepscope.capture.clock import DeviceClock, JointClock, Mark
 from stepscope.capture.components import Methods, components_of, is_pipeline, methods_of, methods_of_pipeline
+from stepscope.capture.cpu_use import cpu_use, read_cpu
 from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
@@ -27,8 +28,11 @@ from stepscope.capture.steadiness import changes, read_signals
 from stepscope.capture.tracing import RawTrace, TraceRequest
 from stepscope.capture.window import TraceWindow
 from stepscope.capture.wrapping import Wrappers
-from stepscope.model.recording import CallKind, Recording
+from stepscope.model.recording import BETWEEN_STEPS, CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds
+
+PIPELINE = "pipeline"
+"""The name of the object whose own methods are a pipeline's; an engine's need be of no class we know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +73,21 @@ class Observer:
 
     def attach(self, pipeline: Any) -> Parts:
         """Wrap the classes of a pipeline's parts, and the offload hooks and graphs that are loaded."""
-        parts = Parts({}, {}, tuple(modules_of(pipeline)))
-        for name, part in (("pipeline", pipeline), *components_of(pipeline)):
+        parts = self.attach_parts(((PIPELINE, pipeline), *components_of(pipeline)))
+        for _, block, methods in blocks_of(pipeline):
+            self._add(parts, block, methods)
+        return parts
+
+    def attach_parts(self, named: Iterable[tuple[str, Any]]) -> Parts:
+        """As ``attach``, for parts that lie in an engine's objects: ``(name, part)`` of each."""
+        named = list(named)
+        parts = Parts({}, {}, tuple(modules_among(named)))
+        for name, part in named:
             if part is None or id(part) in parts.table:
                 continue
             methods = _methods(part, name)
             if methods:
                 self._add(parts, part, methods)
-        for _, block, methods in blocks_of(pipeline):
-            self._add(parts, block, methods)
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
         watch_labels(self._wrappers)
@@ -109,7 +119,6 @@ class Observer:
         parts = self.attach(pipeline)
         clock = self._clock or clock_of(pipeline, parts.modules)
         call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
-        call.units = watch_caches(call.denoisers(), self._wrappers)
         if nvtx is not None:
             watch_call(call, nvtx, self._wrappers)
         return CallInProgress(call, trace=trace, own_process=own_process)
@@ -124,11 +133,13 @@ class CallInProgress:
         self._own_process = own_process
         self._signals = read_signals(self._clock.device)
         self._clock.synchronise()
+        self._caches = CacheWatch(call)
         self._memory = MemoryWatch(call, own_process=own_process)
         self._window = TraceWindow(call, trace) if trace is not None else None
         if self._window is not None:
             call.watchers.append(self._window)
             self._window.begin()
+        self._cpu = read_cpu()
         try:
             self._clock.synchronise()
         except BaseException:
@@ -143,6 +154,16 @@ class CallInProgress:
     def _mark(self) -> Mark:
         return self._clock.mark() or (self._clock.now_ns(), None)
 
+    def suspend(self) -> None:
+        """The call rests: an engine that works step by step does something else. Nothing is waited for."""
+        ACTIVE.reset(self._token)
+        self.call.rest()
+
+    def resume(self) -> None:
+        """It goes on, in the same thread; what lay between is a pause."""
+        self.call.wake(BETWEEN_STEPS)
+        self._token = ACTIVE.set(self.call)
+
     def finish(self, error: BaseException | None = None, result: Any = None) -> Captured:
         """End the observation, however the call ended, and freeze what was seen."""
         ACTIVE.reset(self._token)
@@ -153,6 +174,7 @@ class CallInProgress:
                 self._window.end()
             if self.call.ranges is not None:
                 self.call.ranges.close()
+        self._caches.close()
         self._memory.end()
         reason = told(error) if error is not None else failure
         recording = freeze(
@@ -170,6 +192,7 @@ class CallInProgress:
         except RuntimeError as error:
             failure = f"the device failed: {error}"
         done_ns = self._clock.now_ns()
+        self._used = cpu_use(self._cpu, read_cpu())
         on_host_ns = self._on_host(result) if result is not None and failure is None else None
         ends = ThreeEnds(
             start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=done_ns, on_host_ns=on_host_ns
@@ -195,12 +218,15 @@ class CallInProgress:
         recording = replace(
             recording,
             warnings=warnings,
+            cpu=self._used,
             anchors=(*recording.anchors, *(window.profiler.wall_anchors if window is not None else ())),
             outside=window.outside if window is not None else (),
             memory=tuple(memory.readings),
             memory_before=memory.before_forward,
             memory_after=memory.after_forward,
             memory_reason=memory.reason,
+            cache=self._caches.cache,
+            cached_forwards=tuple(self._caches.forwards),
         )
         return Captured(recording=recording, raw_trace=raw, unsteady=unsteady, engaged=self._engaged())
 
@@ -208,7 +234,7 @@ class CallInProgress:
         modules = [module for _, module in self.call.modules]
         compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
         return Engaged(
-            attention=attention_backend(module for _, module in self.call.denoisers()),
+            attention=attention_backend(self.call.denoisers()),
             compiled_modules=compiled_modules(modules),
             compile_events=compiled,
             graph_replays=self.call.graph_replays,
@@ -234,17 +260,21 @@ def _later(result: Any) -> tuple[str, ...]:
 def _methods(part: Any, name: str) -> Methods:
     """What is known of a part; nothing of one that does not let itself be looked at."""
     try:
-        return methods_of_pipeline(part, name) if is_pipeline(part) else methods_of(part, name)
+        return (
+            methods_of_pipeline(part, name)
+            if is_pipeline(part) or name == PIPELINE
+            else methods_of(part, name)
+        )
     except Exception:
         return {}
 
 
-def modules_of(pipeline: Any) -> Iterator[tuple[str, Any]]:
-    """The torch modules a pipeline holds, each once, under its first name."""
+def modules_among(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The torch modules among named parts, each once, under its first name."""
     import torch
 
     seen: set[int] = set()
-    for name, part in components_of(pipeline):
+    for name, part in named:
         if issubclass(type(part), torch.nn.Module) and id(part) not in seen:
             seen.add(id(part))
             yield name, part

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ class Profiler:
             return Switching.WHOLE
         if self.request.switching is not None:
             return self.request.switching
-        return Switching.TOGGLE if self.lean and can_toggle() else Switching.PAUSE
+        return Switching.TOGGLE if self.lean and can_toggle(self._device_kind) else Switching.PAUSE
 
     def start(self, *, collecting: bool = True) -> None:
         """Start recording. Raises RuntimeError if another profiler is at work."""
@@ -86,7 +88,25 @@ class Profiler:
         self.running = False
         if collecting:
             self._anchor()
+        else:
+            self._keep_what_was_collected()
         self._profile.stop()
+
+    def _keep_what_was_collected(self) -> None:
+        """Make one more record, so that those from before the switch are processed with it.
+
+        Switching off completes the device's buffers, and Kineto, when it stops without an open one, takes
+        none at all (libkineto, CuptiActivityApi::activityBuffers; seen with torch 2.11 on an H200).
+        """
+        import torch
+
+        self._toggle(on=True)
+        if self._device_kind in _DEVICE_ACTIVITIES:
+            getattr(torch, self._device_kind).synchronize()
+
+    def events(self) -> list[Any]:
+        """What was recorded, as torch's own events; only after ``stop``."""
+        return list(self._profile.profiler.kineto_results.events())
 
     def export(self, path: Path) -> None:
         """Write the plain JSON and let go of the events."""
@@ -110,11 +130,38 @@ class Profiler:
         self.wall_anchors.append(Anchor(unix_ns=time.time_ns(), host_ns=time.perf_counter_ns()))
 
 
-def can_toggle() -> bool:
-    """Whether this torch can switch collection while a profiler is at work (2.6 and later)."""
+@functools.cache
+def can_toggle(device_kind: str) -> bool:
+    """Whether collection can be switched on a device while a profiler is at work: tried, once in a process.
+
+    Not every torch can, and some lose everything that was collected; then the profiler stops in a pause.
+    """
     import torch
 
-    return hasattr(torch._C._autograd, "_toggle_collection_dynamic")
+    if torch.autograd._profiler_enabled() or not hasattr(torch._C._autograd, "_toggle_collection_dynamic"):
+        return False
+    trial = Profiler(TraceRequest(steps=1, scratch_dir=Path(), detail=TraceDetail.KERNELS), device_kind)
+    try:
+        names = _names_of_a_trial(trial, torch.zeros(8, device=device_kind))
+    except RuntimeError:
+        return False
+    finally:
+        if trial.running:
+            with suppress(RuntimeError):
+                trial.stop()
+    return "cos_kernel" in names and "sin_kernel" not in names and "exp_kernel" not in names
+
+
+def _names_of_a_trial(trial: Profiler, tensor: Any) -> str:
+    """Names of the device's work that is recorded of a sine, a cosine and an exponential: the cosine's."""
+    trial.start(collecting=False)
+    tensor.sin()
+    trial.switch_on()
+    tensor.cos()
+    trial.switch_off()
+    tensor.exp()
+    trial.stop(collecting=False)
+    return " ".join(event.name() for event in trial.events() if event.device_type().name != "CPU")
 
 
 def start_without_operators(profile: Any) -> None:

@@ -14,9 +14,12 @@ from stepscope.cli.compare import CompareCommand
 from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
+from stepscope.cli.models import ModelsCommand
 from stepscope.cli.nsys import NsysCommand
+from stepscope.cli.output import say
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
+from stepscope.cli.requests import RequestsCommand
 from stepscope.cli.run import RunCommand
 from stepscope.cli.schema import SchemaCommand
 from stepscope.cli.slice import SliceCommand
@@ -26,7 +29,9 @@ from stepscope.model.errors import StepscopeError, Terminated
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
+    ModelsCommand(),
     RunCommand(),
+    RequestsCommand(),
     ReportCommand(),
     NsysCommand(),
     SliceCommand(),
@@ -60,11 +65,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the only place that prints errors and decides the exit status."""
+    _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
         outcome: Outcome = arguments.entrypoint(arguments)
     except StepscopeError as error:
-        print(f"stepscope: error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         return error.exit_status
     except KeyboardInterrupt as stop:
         by_signal = isinstance(stop, Terminated)
@@ -75,3 +81,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return outcome if isinstance(outcome, int) else outcome()
+
+
+def _open_closed_streams() -> None:
+    """Give a process started without standard streams (``>&-``) empty ones.
+
+    Otherwise printing fails, and the next file that is opened takes the number of standard error: what
+    libraries print there would land in a trace.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "r" if number == 0 else "w", encoding="utf-8")  # noqa: PTH123, SIM115
+            setattr(sys, name, stream)
+            try:
+                os.fstat(number)
+            except OSError:
+                os.dup2(stream.fileno(), number)

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from stepscope.session.keep import KeptCall
+    from stepscope.session.held_call import HeldCall
 
 
-def show_calls(calls: Sequence[KeptCall], count: int, stream: TextIO) -> None:
+def show_calls(held: Sequence[HeldCall], count: int, stream: TextIO) -> None:
     """One call in full; of several a line each, the files, and what to do next."""
     from stepscope.analyse.run.summarise import summarise
     from stepscope.render.report.calls_summary import CallSeen, write_calls_summary
     from stepscope.render.report.run_summary import RunFiles, write_run_summary
 
+    calls = [call.kept for call in held]
     if count == 1:
         [call] = calls
         files = RunFiles(perf_dump=call.dump_path, run_directory=call.run_directory)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.generate_call import add_call, call_words, generate_flags, split_flags
 from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.parser import Parser
 from stepscope.cli.values import positive
 from stepscope.model.errors import UsageError
 
@@ -40,6 +41,8 @@ class BenchCommand:
         parser.add_argument(
             "--vs", action="append", metavar='"FLAGS"', help="flags added in another variant; may be repeated"
         )
+        if isinstance(parser, Parser):
+            parser.quoted = ("--vs",)
         parser.add_argument("--no-warmup", action="store_true", help="measure cold runs")
         parser.add_argument(
             "--reload",

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.output import (
+    add_output_options,
+    chosen_format,
+    colour_wanted,
+    deliver,
+    say,
+    terminal_width,
+)
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ class CompareCommand:
             return 0
         reasons = limit_reasons(report, arguments.fail_above)
         for reason in reasons:
-            print(f"stepscope: {reason}", file=sys.stderr)
+            say(reason)
         return 1 if reasons else 0
 
 

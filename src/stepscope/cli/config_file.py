@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stepscope.cli.parser import nearest
 from stepscope.model.errors import UsageError
+from stepscope.model.nearest import nearest
 
 AddFlags = Callable[[argparse.ArgumentParser], None]
 
@@ -83,7 +83,7 @@ def _words(content: dict[str, Any], parser: argparse.ArgumentParser, path: str) 
         if flag not in known or flag == "--config":
             near = nearest(flag, known)
             raise UsageError(
-                f"{path}: there is no flag {key}.", remedy=f"Did you mean {near}?" if near else ""
+                f"{path}: there is no flag {key}.", remedy=f"Did you mean {near[0]}?" if near else ""
             )
         yield from _flag_words(flag, value, takes_value=parser._option_string_actions[flag].nargs != 0)
 

@@ -25,7 +25,7 @@ class GateCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Budgets, runs, history and where the result goes."""
-        parser.add_argument("dumps", nargs="+", type=Path, metavar="DUMP", help="perf dumps of the runs")
+        parser.add_argument("dumps", nargs="+", type=Path, metavar="RUN", help="perf dumps or run folders")
         parser.add_argument("--budget", type=Path, required=True, metavar="TOML", help="the budget file")
         parser.add_argument(
             "--trace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +60,12 @@ class GenerateCommand:
 
         def finished(result: GenerateResult) -> None:
             results.append(result)
-            _print(result)
+            _print(result, number=len(results), count=len(options.requests))
 
         try:
             with termination_raises(), terminal_listener() as listener:
                 error = generate(options, listener, finished=finished)[-1].error
+            _print_together(results)
         except (StepscopeError, BrokenPipeError):
             raise
         except Exception as raised:  # of the warm-up, when there is nothing to write yet
@@ -71,12 +73,23 @@ class GenerateCommand:
         return show_failure(error, recorded=bool(results) and results[-1].has_files)
 
 
-def _print(result: GenerateResult) -> None:
-    """One run on standard output."""
+def _print(result: GenerateResult, *, number: int, count: int) -> None:
+    """One run on standard output; of several prompts, with a line that says which."""
     from stepscope.analyse.run.summarise import summarise
-    from stepscope.render.report.run_summary import RunFiles, write_run_summary
+    from stepscope.render.report.run_summary import RunFiles, run_header, write_run_summary
 
+    if count > 1:
+        sys.stdout.write(run_header(result.run, number=number, count=count))
     files = RunFiles(perf_dump=result.dump_path, run_directory=result.run_directory)
     shown = tuple(text for text in result.run.warnings if text != str(result.error))  # main prints that one
     run = replace(result.run, warnings=shown)
     write_run_summary(summarise(result.dump), run, files, sys.stdout)
+
+
+def _print_together(results: Sequence[GenerateResult]) -> None:
+    """Several runs side by side, after the last."""
+    from stepscope.analyse.run.summarise import summarise
+    from stepscope.render.report.run_summary import write_runs_together
+
+    if len(results) > 1:
+        write_runs_together([(summarise(result.dump), result.run) for result in results], sys.stdout)

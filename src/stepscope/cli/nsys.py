@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.output import say
 from stepscope.cli.parser import Parser
 from stepscope.model.errors import UsageError
 from stepscope.model.step_range import StepRange
@@ -115,4 +116,4 @@ def _show(outcome: NsysOutcome) -> None:
 
 def _say(diagnosis: Diagnosis) -> None:
     word = "error" if diagnosis.fatal else "warning"
-    print(f"stepscope: {word}: {diagnosis.text} {diagnosis.remedy}".rstrip(), file=sys.stderr)
+    say(f"{word}: {diagnosis.text} {diagnosis.remedy}".rstrip())

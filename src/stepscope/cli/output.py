@@ -62,4 +62,11 @@ def deliver(text: str, path: Path | None) -> None:
     from stepscope.record.atomic import write_atomic
 
     write_atomic(path, text.encode("utf-8", "backslashreplace"))
-    print(f"stepscope: written to {path.resolve()}", file=sys.stderr)
+    say(f"written to {path.resolve()}")
+
+
+def say(text: str) -> None:
+    """One line on standard error. It may quote a file or its name: nothing in it reaches the terminal raw."""
+    from stepscope.render.names import visible
+
+    print(f"stepscope: {visible(text)}", file=sys.stderr)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from stepscope.model.errors import UsageError
+from stepscope.model.nearest import nearest
 
 HELP_WIDTH = 100
 
@@ -25,12 +25,14 @@ class Parser(argparse.ArgumentParser):
         """Everything after ``--`` is a command, and unknown flags before it are for another program."""
         self.stops_at_program = False
         """What follows the first word that is no flag is another program's: ``program`` holds it."""
+        self.quoted: tuple[str, ...] = ()
+        """Options whose value is another command's flags: it may be one word that begins with a dash."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse, but a flag that this parser does not know is an error here and now."""
         if self.takes_command:
             return self._parse_command(list(args), namespace), []
-        own, program = self._own_words(args)
+        own, program = self._own_words(self._joined(args))
         parsed, rest = super().parse_known_args(own, namespace)
         unknown = next((word for word in rest if word.startswith("-")), None)
         if unknown is not None:
@@ -39,6 +41,20 @@ class Parser(argparse.ArgumentParser):
             parsed.is_command = program[:1] == ["--"]
             parsed.program = program[parsed.is_command :]
         return parsed, rest
+
+    def _joined(self, args: Any) -> Any:
+        """``--vs --flag`` as ``--vs=--flag``: argparse would take the value for a flag of ours."""
+        if not self.quoted:
+            return args
+        given = list(args or ())
+        end = given.index("--") if "--" in given else len(given)
+        words: list[str] = []
+        for word in given[:end]:
+            if words and words[-1] in self.quoted:
+                words[-1] += f"={word}"
+            else:
+                words.append(word)
+        return words + given[end:]
 
     def _own_words(self, args: Any) -> tuple[Any, list[str] | None]:
         """The words that are ours and those of the program, None where there can be none."""
@@ -74,14 +90,9 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, flag: str) -> UsageError:
         if flag in self.elsewhere:
             return UsageError(f"{flag} is not in this version: {self.elsewhere[flag]}")
-        near = nearest(flag, list(self._option_string_actions))
-        remedy = f"Did you mean {near}?" if near else f"See {self.prog} --help."
+        near = nearest(flag, (one for one in self._option_string_actions if one.startswith("--")))
+        remedy = f"Did you mean {near[0]}?" if near else f"See {self.prog} --help."
         return UsageError(f"{self.prog.split()[-1]} has no {flag}.", remedy=remedy)
-
-
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word most like a mistyped one, if any is like it at all."""
-    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
 
 
 def _help_formatter(prog: str) -> argparse.HelpFormatter:

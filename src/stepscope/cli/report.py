@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.output import add_output_options, chosen_format, deliver
+from stepscope.cli.output import add_output_options, chosen_format, deliver, say
 
 if TYPE_CHECKING:
     from stepscope.analyse.results import Report
@@ -49,7 +49,7 @@ class ReportCommand:
         else:
             deliver(_rendered(outcome.report, chosen, arguments.table), arguments.output)
         for problem in outcome.problems:
-            print(f"stepscope: warning: {problem}", file=sys.stderr)
+            say(f"warning: {problem}")
         return 2 if outcome.problems else 0
 
 

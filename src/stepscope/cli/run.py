@@ -7,10 +7,10 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.command import Outcome
 from stepscope.cli.parser import Parser
 from stepscope.cli.values import call_numbers, step_count
 from stepscope.model.errors import UsageError
@@ -27,13 +27,14 @@ class RunCommand:
     Flags of stepscope come before the program, what follows it is the program's own. It runs as python would
     run it: same arguments, import path, exit status and traceback. Each pipeline call is a run with its own
     id and files: perf.json, perf-1.json, ... What was measured is shown on standard error at the end.
+    After -- comes any command, such as an engine: its Python processes and those they start are observed.
     """
 
     name = "run"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Our own flags; the parser stops at the first word that is none of them."""
-        parser.usage = "stepscope run [flags] (SCRIPT | -m MODULE) [arguments of the program]"
+        parser.usage = "stepscope run [flags] (SCRIPT | -m MODULE | -- COMMAND) [arguments of the program]"
         if isinstance(parser, Parser):
             parser.stops_at_program = True
         measure = parser.add_argument_group("what to measure")
@@ -48,6 +49,11 @@ class RunCommand:
         )
         measure.add_argument(
             "--profile-all-stages", action="store_true", help="trace whole calls, with --profile"
+        )
+        measure.add_argument(
+            "--trace-detail",
+            choices=("kernels", "ops", "full"),
+            help="device activity and launches; and operators; and shapes and Python frames (default: full)",
         )
         measure.add_argument(
             "--call",
@@ -69,10 +75,20 @@ class RunCommand:
         results.add_argument(
             "--run-dir", type=Path, metavar="DIR", help="keep everything of a call together: run.json, traces"
         )
+        results.add_argument(
+            "--records", type=Path, metavar="DIR", help="with -- COMMAND: keep what its processes record here"
+        )
         parser.add_argument("-m", dest="module", action="store_true", help="run a module, as python -m does")
 
-    def run(self, arguments: argparse.Namespace) -> Callable[[], int]:
-        """Prepare everything, and give back what runs the program outside of our error handling."""
+    def run(self, arguments: argparse.Namespace) -> Outcome:
+        """Prepare everything, and give back what runs the program outside of our error handling.
+
+        A command is run here, in processes of its own.
+        """
+        if arguments.is_command:
+            from stepscope.cli.observed_command import observe_command
+
+            return observe_command(arguments)
         from stepscope.session.attached_run import ObservedProcess
         from stepscope.session.run_script import execute
 
@@ -102,16 +118,18 @@ def _program(arguments: argparse.Namespace) -> Program:
 
 
 def _options(arguments: argparse.Namespace) -> AttachOptions:
+    from stepscope.model.vocabulary import TraceDetail
     from stepscope.session.attach_plan import AttachOptions
     from stepscope.session.generate_options import PROFILED_STEPS, ProfileOptions
 
-    for flag in ("num_profiled_timesteps", "profile_all_stages", "call", "profile_dir"):
+    for flag in ("num_profiled_timesteps", "profile_all_stages", "trace_detail", "call", "profile_dir"):
         if getattr(arguments, flag) and not arguments.profile:
             spelt = "--" + flag.replace("_", "-")
             raise UsageError(f"{spelt} traces nothing without --profile.", remedy="Add --profile.")
     trace = ProfileOptions(
         steps=arguments.num_profiled_timesteps or PROFILED_STEPS,
         all_stages=arguments.profile_all_stages,
+        detail=TraceDetail(arguments.trace_detail or TraceDetail.FULL),
         directory=arguments.profile_dir,
     )
     return AttachOptions(

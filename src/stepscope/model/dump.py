@@ -121,6 +121,7 @@ class PerfDump:
     inferred_ms: float | None = None
     coverage: float | None = None  # share of the total inside known calls
     profiler_pause_ms: float | None = None
+    traced_ms: float | None = None
     transfers: tuple[DumpTransfer, ...] = ()
     clock: str | None = None
     clock_self_test: str | None = None

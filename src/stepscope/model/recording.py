@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.model.run import Anchor, Clock, MemoryReading, OutsideRun, Pause, ThreeEnds
-from stepscope.model.vocabulary import CopyKind, Stage, StepWork, Word
+from stepscope.model.run import Anchor, Clock, CpuUse, MemoryReading, OutsideRun, Pause, ThreeEnds
+from stepscope.model.vocabulary import CopyKind, Stage, Word
 
 
 class CallKind(Word):
@@ -51,6 +51,10 @@ STAGE_OF = {
 """The stage a known call belongs to; kinds that are not here have none."""
 
 
+BETWEEN_STEPS = "the engine was at something else"
+"""Why a call rested (``Pause.reason``): engines that schedule each step leave a request and come back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One instant: ``perf_counter_ns``, and device time since the recording's first mark if there is any."""
@@ -81,7 +85,6 @@ class Edge:
     stage: str | None = None
     batch: int | None = None  # FORWARD, entering: first dimension of the sample
     label: str | None = None  # FORWARD, entering: what the pipeline calls it (cond, uncond)
-    work: StepWork | None = None  # FORWARD, entering: how much a step cache let it compute; None: no cache
     solver_order: int = 1  # SCHEDULER_STEP
     move: Move | None = None  # TRANSFER, leaving
 
@@ -89,6 +92,15 @@ class Edge:
     def name(self) -> str:
         """What a span of this call is called: ``vae.decode``, ``transformer.forward``."""
         return f"{self.component}.{self.method}" if self.method else self.component
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedForward:
+    """One call of a denoiser that has a step cache mounted, in the order of the run."""
+
+    blocks: int  # transformer blocks that were computed, as they were seen
+    of_blocks: int
+    cached: bool | None  # what the cache itself says of it; None: it could not be asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +128,13 @@ class Recording:
     memory_reason: str | None = None
     anchors: tuple[Anchor, ...] = ()
     device: str | None = None
+    stream: int | None = None  # torch's number of the one that was current when the call began
     thread: int | None = None
     outside: tuple[OutsideRun, ...] = ()
     warnings: tuple[str, ...] = ()
     incomplete_reason: str | None = None
     created_unix_ns: int = 0
     graph_replays: int | None = None
+    cache: str | None = None  # which step cache was mounted
+    cached_forwards: tuple[CachedForward, ...] = ()  # one for each FORWARD, where one was
+    cpu: CpuUse | None = None

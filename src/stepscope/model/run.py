@@ -180,6 +180,17 @@ class ThreeEnds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUse:
+    """The CPU time that the process got during the pipeline call."""
+
+    wall_ns: int
+    cpu_ns: int  # of all threads together
+    cpus: int  # that the process may run on
+    waited_ns: int | None = None  # ready to run without a CPU, the working thread that waited longest
+    involuntary_switches: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCheckpoint:
     """The allocator at a named moment: before_forward, after_forward, after_<Stage>."""
 
@@ -264,6 +275,7 @@ class Workload:
     offload: str = "none"
     compile: str = "none"
     attention_backend: str = "default"
+    weights: str = ""  # folder: read from a local folder; else as load_format says
     arguments: dict[str, str] = field(default_factory=dict)  # every further call argument, as text
 
 
@@ -315,5 +327,6 @@ class Run:
     traces: tuple[TraceWindow, ...] = ()
     outputs: tuple[Output, ...] = ()
     engaged: Engaged = Engaged()
+    cpu: CpuUse | None = None
     warnings: tuple[str, ...] = ()
     incomplete_reason: str | None = None

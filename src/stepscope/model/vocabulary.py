@@ -33,6 +33,12 @@ class Outside(Word):
     WARMUP = "Warmup"
     OUTPUT_SAVING = "OutputSaving"
     TRACE_EXPORT = "TraceExport"
+    CLIENT = "Client"  # in the client's own call, before it sends and after it has the answer
+    REQUEST_TRANSFER = "RequestTransfer"  # from the client to the worker's queue
+    QUEUE_WAIT = "QueueWait"
+    WORKER = "Worker"  # in the worker, around the pipeline call
+    ENGINE_SCHEDULING = "EngineScheduling"  # between the steps of an engine that schedules each
+    RESULT_TRANSFER = "ResultTransfer"  # from the worker to the client, encoding included
 
 
 class ClockKind(Word):

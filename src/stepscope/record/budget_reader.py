@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ import msgspec
 
 from stepscope.model.budget import Baseline, Budget, Budgets, GateRules
 from stepscope.model.errors import UnreadableInputError
+from stepscope.model.nearest import nearest
+from stepscope.record.input_file import read_small_file
 
 
 def read_budgets(path: Path) -> Budgets:
@@ -22,10 +23,8 @@ def read_budgets(path: Path) -> Budgets:
 
     """
     try:
-        document = msgspec.toml.decode(path.read_bytes())
+        document = msgspec.toml.decode(read_small_file(path, _LARGEST_BYTES))
         budgets = msgspec.convert(document, Budgets)
-    except OSError as error:
-        raise UnreadableInputError(f"{path} cannot be read: {error.strerror}.") from error
     except (msgspec.MsgspecError, ValueError) as error:
         raise UnreadableInputError(f"{path} is no budget file: {error}.", remedy=_REMEDY) from error
     for problem in (*_unknown_keys(document), *_bad_limits(budgets)):
@@ -33,6 +32,7 @@ def read_budgets(path: Path) -> Budgets:
     return budgets
 
 
+_LARGEST_BYTES = 1 << 22
 _REMEDY = "See docs/compare.md for the keys."
 _TABLES: dict[str, Any] = {"default": Budget, "rules": GateRules, "baseline": Baseline}
 
@@ -49,7 +49,7 @@ def _unknown(table: dict[str, Any], kind: Any, where: str) -> Iterator[str]:
     known = [field.name for field in dataclasses.fields(kind)]
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
+            near = nearest(key, known)
             hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
             yield f"unknown key {key} in {where}{hint}"
 

@@ -11,9 +11,11 @@ import msgspec
 from stepscope.model.encodable import encodable
 from stepscope.model.errors import UnreadableInputError
 from stepscope.record.atomic import cannot_write
+from stepscope.record.input_file import read_small_file
 
 T = TypeVar("T")
 _LONGEST_LINE_BYTES = 1 << 20
+_LARGEST_BYTES = 1 << 30
 
 
 def read_lines(path: Path, kind: type[T]) -> tuple[T, ...]:
@@ -23,12 +25,9 @@ def read_lines(path: Path, kind: type[T]) -> tuple[T, ...]:
         UnreadableInputError: the file cannot be read, or a line before the last is no ``kind``.
 
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
+    if not path.exists():
         return ()
-    except OSError as error:
-        raise UnreadableInputError(f"{path} cannot be read: {error.strerror}.") from error
+    lines = read_small_file(path, _LARGEST_BYTES).split(b"\n")
     entries = []
     for number, line in enumerate(lines, start=1):
         entry = _entry(line, kind)

@@ -12,6 +12,7 @@ from pathlib import Path
 from stepscope.model.errors import UnreadableInputError
 from stepscope.model.trace import Trace
 from stepscope.record.byte_stream import ByteStream, Packing, packing_of
+from stepscope.record.input_file import files_below
 from stepscope.record.kineto.reader import read_kineto
 from stepscope.record.nsight.export import exported
 from stepscope.record.nsight.reader import read_nsight
@@ -22,7 +23,6 @@ from stepscope.record.trace_parts import rank_in_name
 __all__ = ["InputKind", "TraceFile", "TraceGroup", "read_trace", "recognise", "traces_in"]
 
 TRACE_KINDS = frozenset({InputKind.KINETO, InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
-_SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
 _EXTENSIONS = re.compile(r"(?:\.(?:pt|trace|json|gz|zst|sqlite|nsys-rep|qdrep|nsys|chrome))+$", re.IGNORECASE)
 _RANK = re.compile(r"[-_.]?(?:global[-_.]?)?rank[-_]?\d{1,6}(?!\d)", re.IGNORECASE)
 
@@ -78,7 +78,7 @@ def traces_in(directory: Path) -> list[TraceGroup]:
 
     """
     groups: dict[str, list[TraceFile]] = {}
-    for path in _files_below(directory):
+    for path in files_below(directory):
         kind = _kind_or_none(path)
         if kind in TRACE_KINDS:
             name = str(path.parent.relative_to(directory) / request_name(path))
@@ -106,17 +106,6 @@ _REMEDIES = {
 }
 
 
-def _files_below(directory: Path) -> Iterator[Path]:
-    """Regular files in order; hidden ones, and directories of caches, are left out."""
-    for path in sorted(directory.iterdir()):
-        if path.name.startswith(".") or path.name in _SKIPPED_DIRECTORIES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            yield from _files_below(path)
-        elif path.is_file():
-            yield path
-
-
 def _kind_or_none(path: Path) -> InputKind | None:
     try:
         return recognise(path)
@@ -125,7 +114,7 @@ def _kind_or_none(path: Path) -> InputKind | None:
 
 
 def _named_files(directory: Path) -> str:
-    names = [path.name for path in _files_below(directory)][:3]
+    names = [path.name for path in files_below(directory)][:3]
     return f"Give one of its files: {', '.join(names)}." if names else "It is empty."
 
 

@@ -62,6 +62,7 @@ DESCRIPTIONS = {
     "PerfDump.unaccounted_ms": "The total less the stages and the exposed transfers.",
     "PerfDump.inferred_ms": "Part of the stages that lies in gaps between known calls.",
     "PerfDump.coverage": "Share of the total inside known calls and exposed transfers, 0 to 1.",
+    "PerfDump.traced_ms": "Of the total, in steps that a profiler recorded: they hold its overhead.",
     "PerfDump.profiler_pause_ms": "Starting, stopping and exporting a profiler; in no other number.",
     "PerfDump.transfers": "Weights moved by offloading, by component and direction.",
     "PerfDump.clock": "device_events, synchronised_host or host.",

@@ -7,9 +7,7 @@ Lenient where the file is only odd (an unknown key, a null, an entry that cannot
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
-import math
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -17,8 +15,12 @@ import msgspec
 
 from stepscope.model.dump import DUMP_SCHEMA_VERSION, PerfDump
 from stepscope.model.errors import UnreadableInputError
+from stepscope.record.byte_stream import ByteStream
+from stepscope.record.input_file import too_large
 
-_GZIP_MAGIC = b"\x1f\x8b"
+_FARTHEST = 1e18  # milliseconds: the sums of a run stay far inside a float's range
+_MOST_DIGITS = 21
+_LARGEST_BYTES = 1 << 27  # inflated; a million steps take 40 MB
 _FIELDS = tuple(field for field in dataclasses.fields(PerfDump) if field.name != "warnings")
 _HINTS = get_type_hints(PerfDump)
 _BLANK: dict[str, Any] = {
@@ -94,26 +96,32 @@ def perf_dump_from_json(document: object, *, origin: str) -> PerfDump:
 
 
 def _text_of(path: Path) -> str:
+    blocks = ByteStream(path)
+    raw = bytearray()
+    for block in blocks:
+        raw += block
+        if len(raw) > _LARGEST_BYTES:
+            raise too_large(path, _LARGEST_BYTES)
+    if blocks.damage:
+        raise UnreadableInputError(f"{path} cannot be read: {blocks.damage}.", remedy="Copy it again.")
     try:
-        raw = path.read_bytes()
-        if raw.startswith(_GZIP_MAGIC):
-            raw = gzip.decompress(raw)
         return raw.decode("utf-8-sig")
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnreadableInputError(f"{path} cannot be read: {reason}.", remedy="Check the path.") from error
     except UnicodeDecodeError as error:
         raise UnreadableInputError(f"{path} is not text.", remedy="Give a perf dump (JSON).") from error
 
 
 def _parsed(text: str) -> Any:
-    """JSON in which NaN, infinities and numbers beyond a float's range are null: no number at all."""
-    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    """JSON in which NaN, infinities and numbers that no clock or memory reaches are null."""
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_possible, parse_int=_possible_integer)
 
 
-def _finite(text: str) -> float | None:
+def _possible(text: str) -> float | None:
     value = float(text)
-    return value if math.isfinite(value) else None
+    return value if abs(value) < _FARTHEST else None
+
+
+def _possible_integer(text: str) -> int | None:
+    return int(text) if len(text) < _MOST_DIGITS else None
 
 
 def _from_lines(text: str, path: Path, whole: ValueError) -> tuple[PerfDump, ...]:

@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from stepscope.model.errors import UnreadableInputError
 from stepscope.record.byte_stream import Packing, first_bytes, packing_of
+from stepscope.record.input_file import is_directory
 from stepscope.record.kineto.stream import EVENTS_KEY
 from stepscope.record.nsight.export import REPORT_SUFFIXES
 from stepscope.record.nsight.tables import SQLITE_MAGIC, is_nsight, open_export, table_names
@@ -48,10 +48,8 @@ def recognise(path: Path) -> InputKind:
         UnreadableInputError: nothing is there, or it cannot be opened.
 
     """
-    if path.is_dir():
+    if is_directory(path):
         return InputKind.DIRECTORY
-    if not path.exists():
-        raise UnreadableInputError(f"{path} does not exist.", remedy="Check the path.")
     head = first_bytes(path, _HEAD_BYTES)
     if head.startswith(SQLITE_MAGIC):
         return _kind_of_sqlite(path)

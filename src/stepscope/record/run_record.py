@@ -9,9 +9,11 @@ import msgspec
 from stepscope.model.errors import UnreadableInputError
 from stepscope.model.run import RUN_SCHEMA_VERSION, Run
 from stepscope.record.atomic import write_atomic
+from stepscope.record.input_file import read_small_file
 from stepscope.record.json_text import encoded
 
 RUN_FILE = "run.json"
+_LARGEST_BYTES = 1 << 28
 
 
 class _Version(msgspec.Struct):
@@ -36,10 +38,7 @@ def read_run(path: Path) -> Run:
         UnreadableInputError: no such file, not a run record, or one of another schema version.
 
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UnreadableInputError(f"cannot read {path}: {error.strerror}.") from error
+    content = read_small_file(path, _LARGEST_BYTES)
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
         if version != RUN_SCHEMA_VERSION:

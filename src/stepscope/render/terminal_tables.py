@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -26,7 +27,7 @@ from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
 
 _TOP_KERNELS = 12
 _TOP_TRANSFERS = 8
-_ALL_STEPS_UP_TO = 10
+_ALL_STEPS_UP_TO = 20
 _MOST_STEPS = 20
 _LONGEST_SPARK = 60
 
@@ -49,8 +50,9 @@ def runs(report: Report, width: int) -> Grid:
 
 def gpus(report: Report, width: int) -> Grid:
     """The ranks side by side."""
-    keys = ("rank", "name", "busy_ratio", "span_ms", "idle_ms", "exposed_communication_ms", "exposed_copy_ms",
-            "kernel_count")  # fmt: skip
+    named_by = "label" if any(rank.label for rank in report.ranks) else "rank"
+    keys = (named_by, "name", "busy_ratio", "span_ms", "idle_ms", "exposed_communication_ms",
+            "exposed_copy_ms", "kernel_count")  # fmt: skip
     layout = Layout(flexible="name", optional=("kernel_count", "exposed_copy_ms"))
     return grid(report_tables.gpus_table(report).pick(*keys), layout, width)
 
@@ -59,7 +61,10 @@ def run_stages(run: RunSummary, width: int) -> Grid:
     """Stages of a run with a bar for the share."""
     table = run_tables.run_stages(run).pick("name", "duration_ms", "share", "host_ms", "inferred_ms")
     layout = Layout(flexible="name", optional=("inferred_ms", "host_ms"))
-    return grid(table, layout, width, [stage.share for stage in run.stages])
+    others = run_tables.not_in_stages(run)
+    rows = tuple((other.name, other.duration_ms, other.share, None, None) for other in others)
+    shares = [*(stage.share for stage in run.stages), *(other.share for other in others)]
+    return grid(replace(table, rows=(*table.rows, *rows)), layout, width, shares)
 
 
 def rank_stages(rank: RankReport, width: int) -> Grid:
@@ -72,8 +77,11 @@ def rank_stages(rank: RankReport, width: int) -> Grid:
 
 def run_steps(run: RunSummary, width: int) -> list[RenderableType]:
     """Steps of a run, collapsed where they are alike."""
-    keys = ("index", "duration_ms", "host_ms", "forwards", "work", "traced", "outlier")
-    return _steps(run.steps, run.step_statistics, run_tables.run_steps(run).pick(*keys), width)
+    marks = ["traced", *(["profiler_warmup"] if any(step.profiler_warmup for step in run.steps) else [])]
+    keys = ("index", "duration_ms", "host_ms", "forwards", "work", *marks, "outlier")
+    steps = tuple(replace(step, traced=step.traced and not step.profiler_warmup) for step in run.steps)
+    table = run_tables.run_steps(replace(run, steps=steps))  # a step is marked as the one or the other
+    return _steps(run.steps, run.step_statistics, table.pick(*keys), width)
 
 
 def rank_steps(rank: RankReport, width: int) -> list[RenderableType]:
@@ -96,7 +104,7 @@ def _steps(steps: Steps, statistics: StepStatistics | None, table: Table, width:
         parts.append(Text(f"{drawn}  steps {steps[0].index} to {steps[-1].index}, from zero up"))
     chosen = _worth_a_row(steps, statistics)
     if chosen:
-        layout = Layout(flexible="outlier", optional=("traced", "work", "host_ms"))
+        layout = Layout(flexible="outlier", optional=("profiler_warmup", "traced", "work", "host_ms"))
         parts.append(grid(table.rows_at(chosen), layout, width))
     left = len(steps) - len(chosen)
     if left:
@@ -114,11 +122,9 @@ def _spread(statistics: StepStatistics) -> str:
 
 
 def _worth_a_row(steps: Steps, statistics: StepStatistics | None) -> list[int]:
-    """Nothing where all are alike; everything where they are few; else what differs."""
-    slowest = statistics.slowest if statistics is not None and not statistics.uniform else None
-    notable = [at for at, step in enumerate(steps) if step.outlier or step.index == slowest]
-    if statistics is not None and statistics.uniform and not notable:
-        return []
+    """Everything where they are few; else what differs."""
+    odd = (statistics.slowest, statistics.odd) if statistics is not None and not statistics.uniform else ()
+    notable = [at for at, step in enumerate(steps) if step.outlier or step.index in odd]
     return list(range(len(steps))) if len(steps) <= _ALL_STEPS_UP_TO else notable[:_MOST_STEPS]
 
 

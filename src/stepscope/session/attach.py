@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import tempfile
@@ -18,13 +19,15 @@ from stepscope.capture.environment import read_environment
 from stepscope.capture.observer import CallInProgress, Captured, Observer
 from stepscope.capture.ranks import rank_here
 from stepscope.capture.watching import PipelineCall
-from stepscope.model.run import AS_LOADED, Environment, Workload
-from stepscope.model.vocabulary import TraceDetail
+from stepscope.model.run import AS_LOADED, Environment, Warmup, Workload
 from stepscope.session.attach_plan import CallPlan
+from stepscope.session.destinations import Destinations
 from stepscope.session.earlier_calls import Earlier, EarlierCalls
+from stepscope.session.held_call import HeldCall
+from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
-from stepscope.session.observe import CallIdentity, ObservedCall, TraceRequest, observed_of, where_it_ended
+from stepscope.session.observe import CallIdentity, TraceRequest, observed_of, where_it_ended
 from stepscope.workload.describe_call import describe_call
 from stepscope.workload.placement import choose_device
 
@@ -32,7 +35,7 @@ from stepscope.workload.placement import choose_device
 class Attachment:
     """Observes calls of a program. Its faults are told to ``problem`` and never reach the program.
 
-    ``plan`` says for each call number what to do; ``kept`` is given each finished call, failed ones too.
+    ``plan`` says for each call number what to do; ``keep`` is given each finished call, failed ones too.
     Calls may come from any thread. Close it to take away everything that was installed.
     """
 
@@ -40,23 +43,37 @@ class Attachment:
         self,
         *,
         plan: Callable[[int], CallPlan],
-        kept: Callable[[KeptCall], None],
+        keep: Callable[[HeldCall], None],
         problem: Callable[[str], None],
         forked: Callable[[], None] = lambda: None,
         commit: str | None = None,
     ) -> None:
-        self._plan, self._kept, self._problem, self._forked = plan, kept, problem, forked
+        self._plan, self._keep, self._problem, self._forked = plan, keep, problem, forked
         self._observer = Observer()
         self._numbers = itertools.count()
         self._environments: dict[str, Environment] = {}
         self._commit = commit
         self._earlier = EarlierCalls()
         self._pid = os.getpid()
-        self._keeping = threading.Lock()  # the files of one call after the other
+        self._writing = threading.Lock()  # the files of one call after the other
+        self._counting = threading.Lock()
+        self._open = 0
+        self._closing = False
 
     def close(self) -> None:
-        """Take away everything that was installed."""
-        self._observer.close()
+        """Take away everything that was installed, as soon as the calls that are on their way have ended."""
+        with self._counting:
+            self._closing = True
+            idle = self._open == 0
+        if idle:
+            self._observer.close()
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._open += change
+            last = self._closing and self._open == 0
+        if last:
+            self._observer.close()
 
     def handle(self, pipeline: Any, call: PipelineCall) -> Any:
         """Make the call, observed; what it returns or raises is the caller's."""
@@ -86,8 +103,8 @@ class Attachment:
 
     def begin_block(self, name: str) -> OpenCall | None:
         """As ``call``, for a block whose end is somewhere else."""
-        block = types.SimpleNamespace(device=choose_device(None))
-        begun = self._begun(block, lambda: Workload(model=name, pipeline_class="", load_format=AS_LOADED))
+        workload = Workload(model=name, pipeline_class="", load_format=AS_LOADED)
+        begun = self._begun(None, lambda: workload)
         if begun is not None:
             begun.progress.call.adopt = self._adopting(begun.progress)
         return begun
@@ -109,8 +126,11 @@ class Attachment:
             self._forked()
             return None
         scratch = ExitStack()
+        self._count(1)
         try:
             number = next(self._numbers)
+            if subject is None:  # a block of code, on the device that such code would use
+                subject = types.SimpleNamespace(device=choose_device(None))
             plan = self._plan(number)
             described, earlier = workload(), self._earlier.of(subject)
             trace = _trace_request(plan, scratch)
@@ -123,35 +143,58 @@ class Attachment:
                 scratch=scratch,
                 progress=self._observer.begin(subject, trace=trace, nvtx=requested_nvtx()),
             )
+        except KeyboardInterrupt:
+            scratch.close()
+            self._count(-1)
+            raise
         except Exception as error:  # the program goes on without us
             scratch.close()
+            self._count(-1)
             self._problem(f"a call could not be observed: {_said(error)}")
             return None
 
     def end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
-        """Freeze and keep a call that has ended, however it ended."""
-        warmup = call.earlier.warmup()
+        """Freeze and keep a call that has ended, however it ended. Signals wait until it is written.
+
+        Raises what the first signal that waited raises, as KeyboardInterrupt.
+        """
+        interrupts = Interrupts()
+        with interrupts.held_back():
+            self._end(call, error, result)
+        if (waiting := interrupts.pending()) is not None:
+            raise waiting
+
+    def _end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
         try:
-            observed = self._observed(call, call.progress.finish(error, result))
-            call.earlier.note(len(observed.run.steps), observed.unsteady)
-            observed = replace(observed, run=replace(observed.run, warmup=warmup))
-            with self._keeping:
-                kept = keep_call(observed, call.plan.places)
-            for failure in kept.failures:
-                self._problem(str(failure) or "interrupted while a file was written")
-            self._kept(kept)
+            captured = call.progress.finish(error, result)
+            make = functools.partial(_kept, self._ended(call, captured), captured, call.plan.places)
+            call.earlier.note(call.workload.steps or 0, captured.unsteady)
+            if call.plan.writes:
+                self._write(make)
+            else:
+                self._keep(HeldCall(make))
         except Exception as fault:
             self._problem(f"a call was observed but could not be kept: {_said(fault)}")
+        finally:
+            self._count(-1)
 
-    def _observed(self, call: OpenCall, captured: Captured) -> ObservedCall:
-        identity = CallIdentity(
-            str(uuid.uuid4()), call.number, call.workload, self._environment(captured.recording.device)
-        )
-        observed = observed_of(captured, identity)
+    def _write(self, make: Callable[[], KeptCall]) -> None:
+        with self._writing:
+            kept = make()
+        for failure in kept.failures:
+            self._problem(str(failure) or "interrupted while a file was written")
+        self._keep(HeldCall(lambda: kept))
+
+    def _ended(self, call: OpenCall, captured: Captured) -> _Ended:
+        """What is to be said of the call beside what was captured."""
         rank, world_size = rank_here()
-        reason = where_it_ended(observed.run)
-        run = replace(observed.run, rank=rank, world_size=world_size, incomplete_reason=reason)
-        return replace(observed, run=run)
+        environment = self._environment(captured.recording.device)
+        return _Ended(
+            identity=CallIdentity(str(uuid.uuid4()), call.number, call.workload, environment),
+            rank=rank,
+            world_size=world_size,
+            warmup=call.earlier.warmup(),
+        )
 
     def _environment(self, device: str | None) -> Environment:
         """Read once a device: it asks NVML and the installed packages."""
@@ -174,9 +217,32 @@ class OpenCall:
     progress: CallInProgress
 
     def end(self, error: BaseException | None, result: Any = None) -> None:
-        """It has ended; nothing of ours is raised."""
+        """It has ended; nothing of ours is raised, but a signal that came meanwhile may be."""
         with self.scratch:
             self.attachment.end(self, error, result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """Which call it was, where, and what came before."""
+
+    identity: CallIdentity
+    rank: int
+    world_size: int
+    warmup: Warmup
+
+
+def _kept(ended: _Ended, captured: Captured, places: Destinations) -> KeptCall:
+    """Make the run of what was captured, and write what is to be written."""
+    observed = observed_of(captured, ended.identity)
+    run = replace(
+        observed.run,
+        rank=ended.rank,
+        world_size=ended.world_size,
+        warmup=ended.warmup,
+        incomplete_reason=where_it_ended(observed.run),
+    )
+    return keep_call(replace(observed, run=run), places)
 
 
 def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
@@ -188,7 +254,7 @@ def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
     return TraceRequest(
         steps=plan.trace.steps,
         all_stages=plan.trace.all_stages,
-        detail=TraceDetail.FULL,  # no mapping pass here: the request is somebody else's
+        detail=plan.trace.detail,
         scratch_dir=Path(folder),
     )
 

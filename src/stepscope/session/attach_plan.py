@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.capture.ranks import rank_here
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.perf_dump import numbered
 from stepscope.session.destinations import Destinations, free_run_directory, profile_directory
 from stepscope.session.generate_options import ProfileOptions
@@ -21,6 +22,15 @@ class CallPlan:
     trace: ProfileOptions | None = None
     places: Destinations = NO_FILES
 
+    @property
+    def writes(self) -> bool:
+        """Whether anything of the call goes to a disk."""
+        return self.places != NO_FILES
+
+
+ATTACHED_DETAILS = (TraceDetail.KERNELS, TraceDetail.OPS, TraceDetail.FULL)
+"""``source`` needs a slow request beforehand, and the requests are somebody else's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachOptions:
@@ -31,11 +41,6 @@ class AttachOptions:
     perf_dump_path: Path | None = None
     run_directory: Path | None = None
     process: str = ""  # sets the files of this process apart from another's, as in "pid123"
-
-    @property
-    def writes(self) -> bool:
-        """Whether anything is kept on a disk."""
-        return any((self.trace, self.perf_dump_path, self.run_directory))
 
 
 def settled(options: AttachOptions) -> AttachOptions:

@@ -15,7 +15,7 @@ from stepscope.session.commit import commit_here
 
 if TYPE_CHECKING:
     from stepscope.session.attach import Attachment
-    from stepscope.session.keep import KeptCall
+    from stepscope.session.held_call import HeldCall
 
 KEPT_CALLS = 200
 """How many finished calls are held for the summary; every one of them has been written by then."""
@@ -32,7 +32,7 @@ class ObservedProcess:
         """Raises UsageError if the dump's path is a folder, RunFailedError if a place cannot be written."""
         self._options = settled(options)
         plan_of(self._options, 0).places.check()
-        self.calls: deque[KeptCall] = deque(maxlen=KEPT_CALLS)
+        self.calls: deque[HeldCall] = deque(maxlen=KEPT_CALLS)
         self.count = 0
         self.pid = os.getpid()
         self._commit = commit_here()
@@ -61,12 +61,12 @@ class ObservedProcess:
 
                 self._attachment = Attachment(
                     plan=lambda number: plan_of(self._options, number),
-                    kept=self._keep,
+                    keep=self._keep,
                     problem=self._problem,
                     commit=self._commit,
                 )
             return self._attachment
 
-    def _keep(self, call: KeptCall) -> None:
+    def _keep(self, call: HeldCall) -> None:
         self.calls.append(call)
         self.count += 1

@@ -55,7 +55,7 @@ def calls_text(calls: Sequence[MeasuredCall], count: int, problems: Sequence[str
         report = report_calls([], [traced.trace_path])
         if traced.run_directory is None:
             report = replace(report, source=())  # no commands for a file that goes with the session
-        text += "\n" + render_terminal(report)
+        text += f"\nThe trace of call {traced.run.call_id}:\n\n{render_terminal(report)}"
     return text + "".join(f"stepscope: warning: {problem}\n" for problem in problems)
 
 

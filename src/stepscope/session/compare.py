@@ -18,10 +18,11 @@ from stepscope.analyse.comparison.compare_results import (
 from stepscope.analyse.results import RankReport
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
+from stepscope.record.input_file import files_below
 from stepscope.record.open import TRACE_KINDS, InputKind, recognise
-from stepscope.record.perf_dump_reader import read_perf_dumps
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
-from stepscope.session.report import files_below, report_ranks
+from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
+from stepscope.session.report import report_ranks
 
 TraceReports = Callable[[Path], Sequence[RankReport]]
 """The report of each rank in a trace file."""
@@ -108,24 +109,25 @@ def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
 
 def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     """The runs of a file or a folder: a folder holds one or several runs with their traces."""
-    if path.is_dir():
+    kind = recognise(path)
+    if kind is InputKind.DIRECTORY:
         return _from_folder(path, read_trace)
-    if path.is_file() and recognise(path) in TRACE_KINDS:
+    if kind in TRACE_KINDS:
         return (_from_trace(path, read_trace),)
     return tuple(
         LoadedRun(
             observation=observe(summarise(dump, path=str(path))),
             outputs=saved_outputs(dump.outputs, near=path.parent),
         )
-        for dump in read_perf_dumps(path)
+        for dump in read_dumps(path)
     )
 
 
 def _from_folder(folder: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
     """The dumps below a folder are its runs; its first trace, if any, goes with the first of them."""
-    kinds = {path: kind for path in files_below(folder) if (kind := _kind(path)) is not None}
-    dumps = [path for path, kind in kinds.items() if kind is InputKind.PERF_DUMP]
-    traces = [path for path, kind in kinds.items() if kind in TRACE_KINDS]
+    known = [(path, kind) for path in files_below(folder) if (kind := _kind(path)) is not None]
+    dumps = [path for path, kind in without_repeated_runs(known) if kind in RUN_KINDS]
+    traces = [path for path, kind in known if kind in TRACE_KINDS]
     if not dumps and not traces:
         raise UnreadableInputError(
             f"{folder} holds no perf dump and no trace.",

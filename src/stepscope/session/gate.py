@@ -12,9 +12,12 @@ from stepscope.analyse.results import RankReport
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
+from stepscope.model.errors import UnreadableInputError
 from stepscope.record.budget_reader import read_budgets
+from stepscope.record.input_file import files_below
 from stepscope.record.json_lines import append_line, read_lines
-from stepscope.record.perf_dump_reader import read_perf_dumps
+from stepscope.record.open import InputKind, recognise
+from stepscope.session.dumps import read_dumps
 from stepscope.session.report import report_ranks
 
 
@@ -41,8 +44,8 @@ def run_gate(options: GateOptions) -> GateReport:
     history = read_lines(options.history, HistoryEntry) if options.history else ()
     ranks = [rank for path in options.traces for rank in report_ranks(path)]
     results = []
-    for path in options.dumps:
-        for dump in read_perf_dumps(path):
+    for path in [file for given in options.dumps for file in _dump_files(given)]:
+        for dump in read_dumps(path):
             result = _gate_one(dump, path, budgets, ranks, history)
             results.append(result)
             if options.record and options.history is not None:
@@ -52,6 +55,18 @@ def run_gate(options: GateOptions) -> GateReport:
         passed=all(result.passed for result in results),
         results=tuple(results),
     )
+
+
+def _dump_files(path: Path) -> list[Path]:
+    """The dump itself, or every dump in a run folder."""
+    if not path.is_dir():
+        return [path]
+    found = [file for file in files_below(path) if recognise(file) is InputKind.PERF_DUMP]
+    if not found:
+        raise UnreadableInputError(
+            f"{path} holds no perf dump.", remedy="Give a folder of generate --run-dir, or a dump."
+        )
+    return found
 
 
 def _gate_one(

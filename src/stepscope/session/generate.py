@@ -15,6 +15,7 @@ from stepscope.capture.environment import read_environment
 from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.run import Environment, OutsideRun, Run, Warmup
 from stepscope.model.vocabulary import Outside, TraceDetail
+from stepscope.record.abandoned import SCRATCH_PREFIX, in_use, remove_abandoned
 from stepscope.session.commit import commit_here
 from stepscope.session.destinations import Destinations, destinations
 from stepscope.session.generate_options import GenerateOptions, GenerateResult, Listener, SilentListener
@@ -222,8 +223,16 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         return
     places.check()
     places.traces.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".stepscope-", dir=places.traces) as folder:
-        yield Path(folder)
+    remove_abandoned(places.traces)
+    with (
+        tempfile.TemporaryDirectory(
+            prefix=SCRATCH_PREFIX, dir=places.traces, ignore_cleanup_errors=True
+        ) as folder,
+        in_use(Path(folder)),
+    ):
+        raw = Path(folder) / "raw"
+        raw.mkdir()
+        yield raw
 
 
 def _trace_request(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from stepscope.model.errors import UsageError
 from stepscope.model.vocabulary import TraceDetail
+from stepscope.session.flag_checks import checked
 from stepscope.session.generate_options import (
     PROFILED_STEPS,
     GenerateOptions,
@@ -118,9 +119,11 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
     """What the flags ask for.
 
     Raises:
-        UsageError: flags that exclude each other, a value out of range, a prompt file that cannot be read.
+        UsageError: an unknown flag, flags that exclude each other, a value of another type or
+            out of range, a prompt file that cannot be read.
 
     """
+    flags = cast("GenerateFlags", checked(flags, GenerateFlags))
     _check_texts(flags)
     profile = _profile(flags)
     return GenerateOptions(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.dump import PerfDump
 from stepscope.model.errors import StepscopeError
+from stepscope.model.media import Media
 from stepscope.model.run import Output, OutsideRun, Run
 from stepscope.model.vocabulary import Outside
 from stepscope.record.atomic import keep_existing
@@ -93,9 +95,6 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     """Write the files of one run, complete or not, and return its result."""
     observed, places = finished.observed, finished.places
     kept = _Kept(run=observed.run)
-    if observed.error is None:
-        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
-            _keep_outputs(kept, finished)
     if places.traces is not None:
         trace = TraceToKeep(
             observed=observed,
@@ -105,6 +104,10 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
             max_bytes=finished.max_trace_bytes,
         )
         _keep_trace(kept, trace, allowed=interrupts.allowed)
+    _discard_raw(observed)
+    if observed.error is None:
+        with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
+            _keep_outputs(kept, finished)
     dump_path = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
@@ -114,6 +117,12 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
         run_directory=places.run,
         error=observed.error or next(iter(kept.failures), None),
     )
+
+
+def _discard_raw(observed: ObservedCall) -> None:
+    """Remove the raw export, whole or cut off, before the small files: on a full disk it has their place."""
+    if observed.raw_trace is not None:
+        shutil.rmtree(observed.raw_trace.path.parent, ignore_errors=True)
 
 
 def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
@@ -149,15 +158,37 @@ def _keep_outputs(kept: _Kept, finished: Finished) -> None:
     stamp = RANDOM_WEIGHTS_STAMP if loaded.random_weights else None
     stem = _stem(request.prompt, kept.run.request_id, asked)
     outputs: list[Output] = []
+    made: list[Media] = []
     for media in media_of(finished.observed.result, fps=request.fps or loaded.defaults.fps):
         saved = output_of(media) if folder is None else save_media(media, folder, stem, stamp=stamp)
         outputs.append(saved)
+        made.append(media)
     kept.add(outputs=outputs)
+    kept.add(warnings=other_sizes(request, made))
     path = outputs[0].path if outputs else None
     if asked is not None and path is not None and Path(path).stem != stem:
         kept.add(warnings=(f"an output of that name exists: this one is {path}",))
     if not all(output.finite for output in outputs):
         kept.add(warnings=("the output holds NaN or infinite values; the timing stands",))
+
+
+def other_sizes(request: GenerationRequest, made: Sequence[Media]) -> tuple[str, ...]:
+    """Where the pipeline rounded what was asked for: what it made instead, once."""
+    for media in made:
+        if media.kind not in {"image", "video"}:
+            continue
+        height, width = media.data.shape[-3:-1]
+        rows = [("height", request.height, height), ("width", request.width, width)]
+        if media.kind == "video":
+            rows.append(("frames", request.frames, media.data.shape[0]))
+        said = [
+            f"{what} {asked} was asked for, {got} made"
+            for what, asked, got in rows
+            if asked not in (None, got)
+        ]
+        if said:
+            return (f"the pipeline rounded: {', '.join(said)}",)
+    return ()
 
 
 def _stem(prompt: str, request_id: str, asked: str | None) -> str:
@@ -170,11 +201,14 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
 def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
     """The run record and the dumps, last, so that they name the other files and every warning."""
     dump_path = places.perf_dump
-    if dump_path is not None:
-        with kept.guarded():
-            previous = keep_existing(dump_path)
+    for record in (
+        *([] if places.run is None else [places.run / DUMP_FILE, places.run / RUN_FILE]),
+        dump_path,
+    ):
+        with kept.guarded():  # in a run directory only where two processes chose the same one
+            previous = None if record is None else keep_existing(record)
             if previous is not None:
-                kept.add(warnings=(f"{dump_path} existed: it is now {previous}",))
+                kept.add(warnings=(f"{record} existed: it is now {previous}",))
     writers: list[Callable[[], Path]] = []
     if places.run is not None:
         folder = places.run

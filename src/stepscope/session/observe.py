@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.analyse.run.assemble import assemble
+from stepscope.analyse.run.step_cache import CacheEffect, disagreement, effect
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.nsight.marker import NvtxRequest
@@ -54,6 +55,7 @@ class ObservedCall:
     error: BaseException | None = None
     raw_trace: RawTrace | None = None
     unsteady: tuple[str, ...] = ()  # why another call may be faster: compilation, allocator growth, ...
+    cache: CacheEffect | None = None  # what a step cache was worth, where one was mounted
 
 
 def observe_call(
@@ -203,4 +205,14 @@ def observed_of(
     if raw is not None:
         held = window_steps(run.steps, asked=raw.request.steps, all_stages=raw.request.all_stages)
         raw = replace(raw, steps=held)
-    return ObservedCall(result=result, error=error, run=run, raw_trace=raw, unsteady=captured.unsteady)
+    said = disagreement(captured.recording.cached_forwards)
+    if said is not None:
+        run = replace(run, warnings=(*run.warnings, said))
+    return ObservedCall(
+        result=result,
+        error=error,
+        run=run,
+        raw_trace=raw,
+        unsteady=captured.unsteady,
+        cache=effect(run, captured.recording.cached_forwards),
+    )

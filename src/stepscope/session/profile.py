@@ -7,6 +7,8 @@ import tempfile
 import warnings
 import weakref
 from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,13 +16,14 @@ from typing import Any, TextIO
 from stepscope.capture.active import ActiveCall
 from stepscope.capture.watching import Watch, WatchAll, check_watchable, watched_here
 from stepscope.model.errors import UsageError
+from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.attach import Attachment, OpenCall
-from stepscope.session.attach_plan import AttachOptions, CallPlan, plan_of, settled
+from stepscope.session.attach_plan import ATTACHED_DETAILS, AttachOptions, CallPlan, plan_of, settled
 from stepscope.session.calls_views import calls_page, calls_text, inline_html
 from stepscope.session.commit import commit_here
 from stepscope.session.generate_options import ProfileOptions
-from stepscope.session.keep import KeptCall
-from stepscope.session.profiled_call import ProfiledCall, profiled_call, save_calls
+from stepscope.session.held_call import HeldCall
+from stepscope.session.profiled_call import ProfiledCall, save_calls
 
 KEPT_CALLS = 200
 """How many calls a session holds: a server's memory stays bounded. The oldest go first."""
@@ -43,6 +46,7 @@ def profile(
     *,
     steps: int | None = None,
     all_stages: bool = False,
+    detail: str = TraceDetail.FULL,
     save_to: str | Path | None = None,
     kept_calls: int = KEPT_CALLS,
 ) -> ProfileSession:
@@ -63,6 +67,8 @@ def profile(
         steps: trace so many denoising steps after step 0 of each call with torch.profiler, -1 for all. None
             records times only.
         all_stages: trace whole calls.
+        detail: what a trace holds: ``kernels`` device activity and launches, ``ops`` operators too, ``full``
+            shapes and Python frames too. The less, the less the traced steps are slowed.
         save_to: write each call into this folder as soon as it ends, so that nothing is lost with the
             process: ``run.json``, ``perf.json`` and the trace. Later calls go to ``<folder>-1``, ...
         kept_calls: how many finished calls are held in memory, the newest.
@@ -77,10 +83,22 @@ def profile(
         raise UsageError(f"kept_calls is {kept_calls}.", remedy="Give a number above zero.")
     if pipeline is not None:
         check_watchable(pipeline)
-    traced = steps is not None or all_stages
-    trace = ProfileOptions(steps=-1 if steps is None else steps, all_stages=all_stages) if traced else None
+    if detail not in ATTACHED_DETAILS:
+        raise UsageError(f"detail is {detail!r}.", remedy=f"Take one of {', '.join(ATTACHED_DETAILS)}.")
+    trace = None
+    if steps is not None or all_stages:
+        trace = ProfileOptions(
+            steps=-1 if steps is None else steps, all_stages=all_stages, detail=TraceDetail(detail)
+        )
     folder = None if save_to is None else Path(save_to).expanduser()
     return ProfileSession(pipeline, AttachOptions(trace=trace, run_directory=folder), kept_calls)
+
+
+def _reference(pipeline: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(pipeline)
+    except TypeError:  # slots without __weakref__: then it is kept alive
+        return lambda: pipeline
 
 
 class ProfileSession:
@@ -92,7 +110,7 @@ class ProfileSession:
     """
 
     def __init__(self, pipeline: Any, options: AttachOptions, kept_calls: int) -> None:
-        self._pipeline = None if pipeline is None else weakref.ref(pipeline)
+        self._pipeline = None if pipeline is None else _reference(pipeline)
         self._options = options
         self._calls: deque[ProfiledCall] = deque(maxlen=kept_calls)
         self._count = 0
@@ -178,7 +196,7 @@ class ProfileSession:
         plan_of(self._options, 0).places.check()
         self._attachment = Attachment(
             plan=self._plan,
-            kept=self._keep,
+            keep=self._keep,
             problem=self._problems.append,
             forked=lambda: warnings.warn(FORKED, stacklevel=4),
             commit=commit_here(),
@@ -216,13 +234,9 @@ class ProfileSession:
             return plan_of(self._options, number)
         if self._scratch is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="stepscope-")
-        trace = ProfileOptions(
-            steps=self._options.trace.steps,
-            all_stages=self._options.trace.all_stages,
-            directory=Path(self._scratch.name),
-        )
+        trace = replace(self._options.trace, directory=Path(self._scratch.name))
         return plan_of(AttachOptions(trace=trace), number)
 
-    def _keep(self, call: KeptCall) -> None:
-        self._calls.append(profiled_call(call, saved=self._options.run_directory is not None))
+    def _keep(self, call: HeldCall) -> None:
+        self._calls.append(ProfiledCall(call))
         self._count += 1

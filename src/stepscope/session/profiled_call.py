@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stepscope.analyse.run.reconcile import reconcile
@@ -15,21 +15,43 @@ from stepscope.record.atomic import atomic_path
 from stepscope.record.perf_dump import write_dump
 from stepscope.record.run_record import RUN_FILE, write_run
 from stepscope.session.destinations import free_run_directory
-from stepscope.session.keep import DUMP_FILE, KeptCall
+from stepscope.session.held_call import HeldCall
+from stepscope.session.keep import DUMP_FILE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledCall:
-    """One call of a pipeline, or one block of code: what was measured of it. Times are milliseconds.
+    """One call of a pipeline, or one block of code: what was measured of it, never changed. Milliseconds.
 
-    ``run`` is everything that was seen, in integer nanoseconds; ``dump`` the same as ``--perf-dump-path``
-    writes it, in float milliseconds.
+    It is worked out when it is first looked at, so that the call need not wait for it.
     """
 
-    run: Run
-    dump: PerfDump
-    trace_path: Path | None = None  # gone with the session unless it is saved
-    run_directory: Path | None = None  # where it has been written
+    __slots__ = ("_held",)
+
+    def __init__(self, held: HeldCall) -> None:
+        self._held = held
+
+    def __repr__(self) -> str:
+        return f"<ProfiledCall {self.run.workload.model}: {self.total_ms:.1f} ms, {len(self.steps_ms)} steps>"
+
+    @property
+    def run(self) -> Run:
+        """Everything that was seen, in integer nanoseconds."""
+        return self._held.kept.run
+
+    @property
+    def dump(self) -> PerfDump:
+        """The same as ``--perf-dump-path`` writes it, in float milliseconds."""
+        return self._held.kept.dump
+
+    @property
+    def trace_path(self) -> Path | None:
+        """The trace, if the call was traced; gone with the session unless it is saved."""
+        return Path(self.run.traces[0].path) if self.run.traces else None
+
+    @property
+    def run_directory(self) -> Path | None:
+        """Where the call was written when it ended (``save_to``)."""
+        return self._held.kept.run_directory
 
     @property
     def total_ms(self) -> float:
@@ -61,14 +83,6 @@ class ProfiledCall:
     def failed(self) -> str | None:
         """Why the call is incomplete, if it is: the exception and where it came."""
         return self.run.incomplete_reason
-
-
-def profiled_call(call: KeptCall, *, saved: bool) -> ProfiledCall:
-    """The public form of a call that has been kept."""
-    trace = Path(call.run.traces[0].path) if call.run.traces else None
-    return ProfiledCall(
-        run=call.run, dump=call.dump, trace_path=trace, run_directory=call.run_directory if saved else None
-    )
 
 
 def save_calls(calls: Sequence[ProfiledCall], directory: Path) -> Path:

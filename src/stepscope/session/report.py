@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from stepscope.analyse.run.summarise import summarise
 from stepscope.analyse.trace.analysis import analyse
 from stepscope.analyse.trace.waits_in_steps import WaitInSteps, waits_in_steps
 from stepscope.model.dump import PerfDump
-from stepscope.model.errors import StepscopeError, UnreadableInputError
+from stepscope.model.errors import UnreadableInputError
+from stepscope.record.input_file import files_below
 from stepscope.record.open import InputKind, read_trace, recognise
-from stepscope.record.perf_dump_reader import read_perf_dumps
+from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
 
-_SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
 _TRACES = frozenset({InputKind.KINETO, InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
 
 
@@ -112,8 +112,10 @@ def _read_path(path: Path, read: _Read) -> None:
 
 
 def _read_directory(directory: Path, read: _Read) -> None:
-    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path)) is not None]
-    usable = [(path, kind) for path, kind in known if kind in _TRACES or kind is InputKind.PERF_DUMP]
+    known = [(path, kind) for path in files_below(directory) if (kind := _kind(path, read)) is not None]
+    usable = [
+        (path, kind) for path, kind in without_repeated_runs(known) if kind in _TRACES or kind in RUN_KINDS
+    ]
     if not usable:
         raise UnreadableInputError(
             f"{directory} holds no trace and no perf dump.",
@@ -124,8 +126,8 @@ def _read_directory(directory: Path, read: _Read) -> None:
 
 
 def _read_file(path: Path, kind: InputKind, read: _Read) -> None:
-    if kind is InputKind.PERF_DUMP:
-        read.runs.extend(summarise(dump, path=str(path)) for dump in read_perf_dumps(path))
+    if kind in RUN_KINDS:
+        read.runs.extend(summarise(dump, path=str(path)) for dump in read_dumps(path))
     else:
         read.traces.append(_analysed(path))
     read.sources.append(str(path))
@@ -142,21 +144,11 @@ def _analysed(path: Path) -> AnalysedTrace:
     return found
 
 
-def files_below(directory: Path) -> Iterator[Path]:
-    """Regular files below a directory in order; hidden ones and directories of caches are left out."""
-    for path in sorted(directory.iterdir()):
-        if path.name.startswith(".") or path.name in _SKIPPED_DIRECTORIES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            yield from files_below(path)
-        elif path.is_file():
-            yield path
-
-
-def _kind(path: Path) -> InputKind | None:
+def _kind(path: Path, read: _Read) -> InputKind | None:
     try:
         return recognise(path)
-    except StepscopeError:
+    except UnreadableInputError as error:
+        read.errors.append(error)
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from stepscope.model.run import Workload
@@ -38,6 +39,7 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
     guidance = {name: effective(name) for name in GUIDANCE}
     return Workload(
         model=loaded.model,
+        weights="" if loaded.random_weights or not Path(loaded.model).expanduser().is_dir() else "folder",
         pipeline_class=type(loaded.pipeline).__name__,
         components=dict(loaded.components),
         load_format="dummy" if loaded.random_weights else "auto",

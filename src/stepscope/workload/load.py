@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stepscope.model.errors import RunFailedError, UsageError
+from stepscope.model.nearest import nearest
 from stepscope.workload import dummy, hub, placement, tuning
 from stepscope.workload.image_input import taking_images
 from stepscope.workload.presets import DEFAULT_MODEL, PRESETS, find_preset
@@ -79,10 +79,12 @@ def component_classes(pipeline: Any) -> dict[str, str]:
 
 
 def _no_preset(model: str) -> NoReturn:
-    close = difflib.get_close_matches(model, PRESETS, n=1)
+    close = nearest(model, PRESETS, most=3)
     raise UsageError(
         f"There is no preset {model!r} to build with random weights.",
-        remedy=f"Did you mean {close[0]}?" if close else "Presets: " + ", ".join(sorted(PRESETS)) + ".",
+        remedy=f"Did you mean {' or '.join(close)}?"
+        if close
+        else "Presets: " + ", ".join(sorted(PRESETS)) + ".",
     )
 
 

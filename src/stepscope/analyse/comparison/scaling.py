@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -23,6 +24,12 @@ from stepscope.analyse.comparison.sweep_results import (
 from stepscope.model.sweep import SweepRow
 
 TOTAL, STEP = "end to end", "step"
+FEWEST_POINTS = 3
+"""Different sizes without which nothing is fitted."""
+
+NOISY_RESIDUAL = 0.25
+"""A fit that misses a point by more than this is no description of the points."""
+
 _FITTED_SHARE = 0.02
 """A stage that is never 2 % of its run is not fitted: it decides nothing, and its time is mostly Python's."""
 
@@ -62,8 +69,11 @@ def sweep_report(rows: Sequence[SweepRow], *, missing: int = 0) -> SweepReport:
 
 
 def power_law(points: Sequence[CurvePoint], *, series: str, against: str, group: str) -> Fit | None:
-    """The power law through the points; None with fewer than two different x, or a time of zero."""
-    if len({point.x for point in points}) < 2 or min(point.ms for point in points) <= 0:
+    """The power law through the points; None with fewer than three different x, or a time of zero.
+
+    Through two points there is always one: its exponent would be noise with two decimals.
+    """
+    if len({point.x for point in points}) < FEWEST_POINTS or min(point.ms for point in points) <= 0:
         return None
     x = np.log([point.x for point in points])
     y = np.log([point.ms for point in points])
@@ -77,8 +87,18 @@ def power_law(points: Sequence[CurvePoint], *, series: str, against: str, group:
         exponent_error=float(fit.stderr) if len(points) > 2 else None,
         coefficient=math.exp(float(fit.intercept)),
         worst_residual=worst,
+        doubt=_doubt(float(fit.slope), float(fit.stderr), worst),
         points=tuple(points),
     )
+
+
+def _doubt(exponent: float, error: float, worst_residual: float) -> str:
+    """Why an exponent should not be believed; empty where nothing speaks against it."""
+    if worst_residual > NOISY_RESIDUAL:
+        return f"misses a point by {100 * worst_residual:.0f} %"
+    if abs(exponent) <= 2 * error:
+        return "not distinguishable from no growth"
+    return "falls as size grows: noise, or another cause" if exponent < 0 else ""
 
 
 def composition(group: str, rows: Sequence[SweepRow]) -> Composition | None:
@@ -112,7 +132,7 @@ def crossovers(group: str, fits: Sequence[Fit]) -> list[Crossover]:
 
     Looked for from a tenth of the fewest tokens measured to ten times the most: further, nothing is known.
     """
-    stages = [fit for fit in fits if fit.group == group and fit.series not in (TOTAL, STEP)]
+    stages = [fit for fit in fits if fit.group == group and fit.series not in (TOTAL, STEP) and not fit.doubt]
     if len(stages) < 2:
         return []
     measured = [point.x for fit in stages for point in fit.points]
@@ -204,6 +224,14 @@ def _warnings(rows: Sequence[SweepRow]) -> Iterable[str]:
     for row in rows:
         if row.untrusted:
             yield f"{row.point.label} is untrusted and in no fit: {row.untrusted[0]}"
+    usable = [row for row in rows if row.status == "ok" and not row.untrusted]
+    measured: dict[str, set[Any]] = {
+        "sizes": {tokens_of(row) for row in usable if tokens_of(row) is not None},
+        "step counts": {row.steps for row in usable if row.steps is not None},
+    }
+    for what, values in measured.items():
+        if 1 < len(values) < FEWEST_POINTS:
+            yield f"no growth is fitted over {what}: {len(values)} were measured, {FEWEST_POINTS} are needed"
     if any(row.random_weights for row in rows):
         yield "random weights: caches and data-dependent kernels are not those of the real model"
     if len({row.device for row in rows if row.status == "ok"}) > 1:

@@ -30,6 +30,7 @@ class Fit:
     coefficient: float
     worst_residual: float  # the largest |measured / fitted - 1|
     points: tuple[CurvePoint, ...]
+    doubt: str = ""  # why the exponent should not be believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ def exposed_communication(found: Analysis, rank: RankReport) -> Iterable[Finding
             f"{percent(gpu.exposed_communication_ms * 1e6, traced_ns(found))} of the traced time; "
             "waiting for a late rank counts as communication here"
         ),
-        cost_ms=gpu.exposed_communication_ms,
+        cost_ms=gpu.exposed_communication_ms / max(gpu.device_count, 1),
         source=None,
         remedy="See which rank is late (report all ranks together); then overlap collectives with "
         "computation, or use fewer and larger ones.",

@@ -18,7 +18,7 @@ def offload_on_critical_path(found: Analysis, rank: RankReport) -> Iterable[Find
     if not _moves_weights(rank):
         return
     rows = [row for row in rank.transfers if row.kind in _BETWEEN]
-    cost_ms = sum(row.exposed_ms for row in rows)
+    cost_ms = _exposed_ms(rank, rows)
     if not worth_telling(found, cost_ms * 1e6):
         return
     size = sum(row.bytes for row in rows)
@@ -46,7 +46,7 @@ def pageable_copies(found: Analysis, rank: RankReport) -> Iterable[Finding]:
     if _moves_weights(rank):
         return
     rows = [row for row in rank.transfers if row.kind in _BETWEEN and row.pinned is False]
-    cost_ms = sum(row.exposed_ms for row in rows)
+    cost_ms = _exposed_ms(rank, rows)
     if rows and worth_telling(found, cost_ms * 1e6):
         yield Finding(
             id="copies.pageable",
@@ -65,7 +65,7 @@ def pageable_copies(found: Analysis, rank: RankReport) -> Iterable[Finding]:
 def device_copies(found: Analysis, rank: RankReport) -> Iterable[Finding]:
     """Copies within the device that nothing hides: concatenation, clones, switching between experts."""
     rows = [row for row in rank.transfers if row.kind == CopyKind.DEVICE_TO_DEVICE.value]
-    cost_ms = sum(row.exposed_ms for row in rows)
+    cost_ms = _exposed_ms(rank, rows)
     if rows and worth_telling(found, cost_ms * 1e6):
         yield Finding(
             id="copies.device_to_device",
@@ -86,6 +86,14 @@ _BETWEEN = (CopyKind.HOST_TO_DEVICE.value, CopyKind.DEVICE_TO_HOST.value)
 def _moves_weights(rank: RankReport) -> bool:
     to_device = [row for row in rank.transfers if row.kind == CopyKind.HOST_TO_DEVICE.value]
     return sum(row.bytes for row in to_device) >= WEIGHTS_FROM_BYTES
+
+
+def _exposed_ms(rank: RankReport, rows: Sequence[TransferRow]) -> float:
+    """Copies side by side expose the same moments: together never more than the GPU's exposed copying."""
+    gpu = rank.gpu
+    if gpu is None:
+        return 0.0
+    return min(sum(row.exposed_ms for row in rows), gpu.exposed_copy_ms) / max(gpu.device_count, 1)
 
 
 def _heaviest_source(rows: Sequence[TransferRow]) -> Source | None:

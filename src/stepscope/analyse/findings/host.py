@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from stepscope.analyse.findings.cost import gap_cost_ns, moments
 from stepscope.analyse.findings.thresholds import percent, severity, worth_telling
-from stepscope.analyse.intervals import contains, union
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.analyse.run.step_statistics import OUTLIER_ABOVE
 from stepscope.analyse.trace.analysis import Analysis
@@ -16,7 +16,6 @@ from stepscope.analyse.trace.grouping import group_by
 from stepscope.analyse.trace.nesting import NONE
 from stepscope.analyse.trace.transfers import operator_name
 from stepscope.analyse.trace.waits_in_steps import calls_in_steps
-from stepscope.model.trace import I64
 from stepscope.model.vocabulary import BoundBy
 
 TINY_KERNEL_NS = 10_000
@@ -53,7 +52,7 @@ def synchronisation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]
         else operator
     )
     groups = group_by((frame_name, np.where(frame_name == NONE, asked_by, NONE), calls.name[in_loop]))
-    costs = groups.total(exposed.astype(np.int64))
+    costs = groups.total(exposed.astype(np.int64)) // max(len(found.devices), 1)
     steps = len(found.marks.steps)
     for index in np.argsort(-costs, kind="stable")[:3]:
         first, count, cost_ns = int(groups.first[index]), int(groups.count[index]), int(costs[index])
@@ -76,31 +75,37 @@ def synchronisation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]
 
 
 def host_bound_stages(found: Analysis, rank: RankReport) -> Iterable[Finding]:
-    """Stages in which the GPU mostly waits for launches."""
-    gaps = found.gaps
-    costs = []
-    for stage, window in zip(rank.stages, found.stage_windows, strict=True):
-        inside = (gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns)
-        costs.append(int(gaps.host_late_ns[inside].sum()) if stage.bound_by == BoundBy.HOST.value else 0)
-    if not found.devices or not worth_telling(found, sum(costs)):
+    """Stages in which the GPU mostly waits for launches: one finding a name, its occurrences together."""
+    if not found.devices:
         return
-    worst = int(np.argmax(costs))
-    stage = rank.stages[worst]
-    rows = np.flatnonzero(found.attribution.stage[: found.work.kernel_count] == worst)
+    bound: dict[str, list[int]] = {}
+    for index, stage in enumerate(rank.stages):
+        if stage.bound_by == BoundBy.HOST.value:
+            bound.setdefault(stage.name, []).append(index)
+    for name, indices in bound.items():
+        inside = moments(found.stage_windows[index] for index in indices)
+        cost_ns = gap_cost_ns(found, found.gaps.host_late_ns, inside)
+        if worth_telling(found, cost_ns):
+            yield _host_bound(found, rank, name, indices, cost_ns)
+
+
+def _host_bound(found: Analysis, rank: RankReport, name: str, indices: list[int], cost_ns: int) -> Finding:
+    stages = [rank.stages[index] for index in indices]
+    rows = np.flatnonzero(np.isin(found.attribution.stage[: found.work.kernel_count], indices))
     typical_ns = float(np.median(found.duration_ns[rows])) if len(rows) else 0.0
-    per_launch_us = stage.duration_ms * 1e3 / max(stage.launch_count, 1)
+    duration_ms = sum(stage.duration_ms for stage in stages)
+    per_launch_us = duration_ms * 1e3 / max(sum(stage.launch_count for stage in stages), 1)
+    idle_ms = sum(stage.idle_ms for stage in stages) / len(found.devices)
     tiny = typical_ns < TINY_KERNEL_NS
-    others = [one.name for one, cost in zip(rank.stages, costs, strict=True) if cost and one is not stage]
-    yield Finding(
+    return Finding(
         id="host.launch_bound" if tiny else "host.late",
-        title=f"{stage.name} is {'launch' if tiny else 'host'}-bound: the GPU waits for the host",
+        title=f"{name} is {'launch' if tiny else 'host'}-bound: the GPU waits for the host",
         evidence=(
-            f"{stage.kernel_count:,} kernels of {typical_ns / 1e3:.1f} us (median), one launch every "
-            f"{per_launch_us:.0f} us; GPU idle {percent(stage.idle_ms, stage.duration_ms)} of the stage"
-            + (f"; also {', '.join(dict.fromkeys(others))}" if others else "")
+            f"{sum(stage.kernel_count for stage in stages):,} kernels of {typical_ns / 1e3:.1f} µs (median), "
+            f"one launch every {per_launch_us:.0f} µs; GPU idle {percent(idle_ms, duration_ms)} of the stage"
             + ("; recording Python stacks slows the host too" if found.trace.has_stacks else "")
         ),
-        cost_ms=sum(costs) / 1e6,
+        cost_ms=cost_ns / 1e6,
         source=None,
         remedy=(
             "Launch less: torch.compile of the repeated blocks (compile_repeated_blocks), CUDA graphs "
@@ -112,9 +117,7 @@ def host_bound_stages(found: Analysis, rank: RankReport) -> Iterable[Finding]:
 
 def allocation_in_loop(found: Analysis, _: RankReport) -> Iterable[Finding]:
     """Idle time while the host allocated or freed device memory inside steps."""
-    gaps = found.gaps
-    inside = _gaps_in_steps(found)
-    cost_ns = int(gaps.allocation_ns[inside].sum())
+    cost_ns = gap_cost_ns(found, found.gaps.allocation_ns, moments(found.step_windows))
     if worth_telling(found, cost_ns):
         yield Finding(
             id="host.allocation_in_loop",
@@ -153,9 +156,3 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
             remedy="What happens once (loading a library, compiling, autotuning) belongs into a warm-up run "
             "with the same shapes; what happens in every run belongs out of the loop.",
         )
-
-
-def _gaps_in_steps(found: Analysis) -> I64:
-    windows = found.step_windows
-    steps = union([window.start_ns for window in windows], [window.end_ns for window in windows])
-    return np.flatnonzero(contains(steps, found.gaps.start_ns))

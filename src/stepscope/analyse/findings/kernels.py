@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope.analyse.findings.cost import gap_cost_ns, kernels_ns, moments
 from stepscope.analyse.findings.thresholds import percent, stage_positions, traced_ns, worth_telling
 from stepscope.analyse.kernels.families import gemm_dtype
 from stepscope.analyse.results import Finding, RankReport, Source
@@ -43,16 +44,16 @@ def kernel_gaps(found: Analysis, _: RankReport) -> Iterable[Finding]:
     for index in stage_positions(found, Stage.DENOISING):
         window = found.stage_windows[index]
         inside = (gaps.start_ns >= window.start_ns) & (gaps.start_ns < window.end_ns)
-        cost_ns = int(gaps.start_end_ns[inside].sum())
-        if window.time.bound_by is not BoundBy.GPU or cost_ns < GAPS_FROM * window.time.length_ns:
+        cost_ns = gap_cost_ns(found, gaps.start_end_ns, moments([window]))
+        if window.time.bound_by is not BoundBy.GPU or cost_ns < GAPS_FROM * window.duration_ns:
             continue
         count = int(np.count_nonzero(gaps.start_end_ns[inside] > 0))
         yield Finding(
             id="kernels.gaps",
             title="The GPU idles between queued kernels",
             evidence=(
-                f"{count:,} gaps of {cost_ns / max(count, 1) / 1e3:.1f} us between kernels that were queued "
-                f"in time, {percent(cost_ns, window.time.length_ns)} of the stage"
+                f"{count:,} gaps of {cost_ns / max(count, 1) / 1e3:.1f} µs between kernels that were queued "
+                f"in time, {percent(cost_ns, window.duration_ns)} of the stage"
             ),
             cost_ms=cost_ns / 1e6,
             source=None,
@@ -65,12 +66,14 @@ def unfused_elementwise(found: Analysis, _: RankReport) -> Iterable[Finding]:
     for index in stage_positions(found, Stage.DENOISING):
         rows = np.flatnonzero(found.attribution.stage[: found.work.kernel_count] == index)
         winnable_ns, chains, length = _chains(found, rows)
-        window_ns = found.stage_windows[index].time.length_ns
+        window_ns = found.stage_windows[index].duration_ns
+        heavy = rows[np.isin(found.work.category[rows], list(_MEMORY_BOUND))]
+        # Of chains side by side on several streams no more can be won than the time they ran.
+        winnable_ns = min(winnable_ns, kernels_ns(found, heavy, moments([found.stage_windows[index]])))
         if found.stage_windows[index].time.bound_by is not BoundBy.GPU or (
             winnable_ns < CHAINS_FROM * window_ns
         ):
             continue
-        heavy = rows[np.isin(found.work.category[rows], list(_MEMORY_BOUND))]
         yield Finding(
             id="kernels.unfused_chains",
             title="Chains of small memory-bound kernels could be fused",
@@ -89,7 +92,7 @@ def unfused_elementwise(found: Analysis, _: RankReport) -> Iterable[Finding]:
 def layout_transposes(found: Analysis, _: RankReport) -> Iterable[Finding]:
     """Kernels that only change the memory layout for a convolution."""
     rows = _rows_named(found, lambda name: _LAYOUT.search(name) is not None)
-    cost_ns = int(found.duration_ns[rows].sum())
+    cost_ns = kernels_ns(found, rows)
     if len(rows) and worth_telling(found, cost_ns):
         yield Finding(
             id="kernels.layout_transposes",
@@ -110,12 +113,12 @@ def fp32_in_decoder(found: Analysis, _: RankReport) -> Iterable[Finding]:
     for index in stage_positions(found, Stage.DECODING):
         rows = np.flatnonzero(found.attribution.stage[: found.work.kernel_count] == index)
         full = _rows_named(found, lambda name: gemm_dtype(name) in _FULL_PRECISION, rows)
-        cost_ns = int(found.duration_ns[full].sum())
+        cost_ns = kernels_ns(found, full, moments([found.stage_windows[index]]))
         if not len(full) or not worth_telling(found, cost_ns):
             continue
         multiplying = np.isin(found.work.category[full], _MULTIPLYING)
         whole = bool(found.duration_ns[full[multiplying]].sum() > 0.3 * cost_ns)
-        stage_ns = found.stage_windows[index].time.length_ns
+        stage_ns = found.stage_windows[index].duration_ns
         yield Finding(
             id="kernels.fp32_decoder" if whole else "kernels.fp32_casts",
             title="The VAE decodes in fp32" if whole else "The VAE casts to fp32 around its normalisations",
@@ -138,7 +141,7 @@ def unbatched_guidance(found: Analysis, rank: RankReport) -> Iterable[Finding]:
         return
     for stage, window in zip(rank.stages, found.stage_windows, strict=True):
         if stage.name == Stage.DENOISING.value and stage.bound_by == BoundBy.HOST.value:
-            cost_ns = window.time.idle_ns / 2
+            cost_ns = window.time.idle_ns / len(found.devices) / 2
             if not worth_telling(found, cost_ns):
                 continue
             yield Finding(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from stepscope.analyse.run.cpu_trust import with_cpu_warning
+from stepscope.analyse.run.step_cache import with_cached_steps
 from stepscope.analyse.run.steps import number_steps
 from stepscope.analyse.run.timeline import Piece, cut, segments_of
-from stepscope.model.recording import CallKind, Edge, Recording
+from stepscope.model.recording import BETWEEN_STEPS, CallKind, Edge, Recording
 from stepscope.model.run import (
     Engaged,
     Environment,
     MemoryCheckpoint,
+    OutsideRun,
     Run,
     Span,
     StageRun,
@@ -19,7 +21,7 @@ from stepscope.model.run import (
     Transfer,
     Workload,
 )
-from stepscope.model.vocabulary import StepWork
+from stepscope.model.vocabulary import Outside
 
 NOTHING_KNOWN = "no known call of the pipeline was seen: its stages and steps could not be told apart"
 
@@ -40,7 +42,7 @@ def assemble(
     steps, warnings = number_steps(recording, pieces, occurrence)
     known = any(stage.calls for stage in stages)
     wall_ns = recording.ends.device_done_ns - recording.ends.start_ns
-    return Run(
+    run = Run(
         request_id=request_id,
         call_id=call_id,
         clock=recording.clock,
@@ -52,22 +54,28 @@ def assemble(
         total_ns=wall_ns - sum(pause.duration_ns for pause in recording.pauses),
         stages=stages,
         steps=tuple(mark_traced(recording, steps)),
-        outside=recording.outside,
-        pauses=recording.pauses,
+        outside=(*recording.outside, *rests(recording)),
+        pauses=tuple(pause for pause in recording.pauses if pause.reason != BETWEEN_STEPS),
         transfers=transfers(recording, pieces, occurrence),
         memory=checkpoints(recording, stages),
         memory_reason=recording.memory_reason,
-        engaged=replace(engaged or Engaged(), cached_steps=cached_steps(recording, steps)),
+        engaged=with_cached_steps(engaged or Engaged(), recording.cache, steps),
+        cpu=recording.cpu,
         warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
         incomplete_reason=recording.incomplete_reason,
     )
+    return replace(run, warnings=(*run.warnings, *with_cpu_warning(run)))
 
 
-def cached_steps(recording: Recording, steps: Sequence[StepRun]) -> int | None:
-    """How many steps a cache shortened; None where no denoiser has a cache that could be watched."""
-    if all(edge.work is None for edge in recording.edges):
-        return None
-    return sum(step.work is not StepWork.COMPUTED for step in steps)
+def rests(recording: Recording) -> tuple[OutsideRun, ...]:
+    """Pauses in which no profiler was at work but the engine: between the steps that it schedules."""
+    return tuple(
+        OutsideRun(
+            name=Outside.ENGINE_SCHEDULING, host_start_ns=pause.host_start_ns, host_end_ns=pause.host_end_ns
+        )
+        for pause in recording.pauses
+        if pause.reason == BETWEEN_STEPS
+    )
 
 
 def occurrences(pieces: list[Piece]) -> list[int]:
@@ -100,7 +108,13 @@ def stage_runs(recording: Recording, pieces: list[Piece], occurrence: list[int])
 
 
 def _span(recording: Recording, name: str, pieces: list[Piece]) -> Span:
-    return Span(name=name, segments=segments_of(pieces), device=recording.device, thread=recording.thread)
+    return Span(
+        name=name,
+        segments=segments_of(pieces),
+        device=recording.device,
+        stream=recording.stream,
+        thread=recording.thread,
+    )
 
 
 def _calls(recording: Recording, pieces: list[Piece]) -> tuple[Span, ...]:

@@ -76,7 +76,7 @@ def total_exceeds_stages(dump: PerfDump) -> str | None:
     moved = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
     missing = total - moved - sum(stage.duration_ms for stage in stages)
     if stages and total > 0 and _beyond(missing, total):
-        return f"{_ms(missing)} of the total of {_ms(total)} ({missing / total:.0%}) is in no stage"
+        return f"{_ms(missing)} of the total of {_ms(total)} ({100 * (missing / total):.0f} %) is in no stage"
     return None
 
 
@@ -147,7 +147,8 @@ def profiler_charged_to_steps(dump: PerfDump) -> str | None:
     said = ", ".join(f"step {steps[position].step} {_ms(steps[position].duration_ms)}" for position in huge)
     return (
         f"isolated huge steps ({said}; the median is {_ms(usual)}): most likely a profiler's stop and export "
-        "charged to steps, to their stage and to the total; else a compilation or weights moved in mid-run"
+        "charged to steps, to their stage and to the total; else a compilation or weights moved in mid-run. "
+        "The other steps and the other stages can be kept"
     )
 
 

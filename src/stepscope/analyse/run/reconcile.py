@@ -64,6 +64,7 @@ def _measured(run: Run) -> PerfDump:
         inferred_ms=_ms(inferred_ns),
         coverage=None if not total_ns else _share(stages_ns - inferred_ns + exposed_ns, total_ns),
         profiler_pause_ms=_ms(sum(pause.duration_ns for pause in run.pauses)),
+        traced_ms=_traced_ms(run),
         transfers=tuple(_transfer(transfer) for transfer in run.transfers),
         clock=str(run.clock.kind),
         clock_self_test=run.clock.self_test,
@@ -145,6 +146,12 @@ def _memory(reading: MemoryReading) -> DumpMemory:
         peak_allocated_mb=_mib(reading.peak_allocated_bytes),
         peak_reserved_mb=_mib(reading.peak_reserved_bytes),
     )
+
+
+def _traced_ms(run: Run) -> float | None:
+    """Time in steps that a profiler recorded; None where there are none."""
+    traced = [step.span.duration_ns for step in run.steps if step.traced]
+    return _ms(sum(traced)) if traced else None
 
 
 def _since_start(run: Run, host_ns: int | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +15,11 @@ ENOUGH_STEPS = 3
 """Below this many steps of a kind the kind is not judged by itself."""
 
 UNIFORM_SPREAD = 0.10
-UNIFORM_SLOWEST_RATIO = 1.5
 OUTLIER_ABOVE = 1.5
 OUTLIER_BELOW = 0.6
-"""Shares of the median. Full-size pipelines on a quiet GPU keep within 2 % (facts: 350 ms a step, H200)."""
+"""Steps are uniform when their spread, the 90th minus the 10th percentile over the median, is at most 10 %
+and no step takes more than 1.5 or less than 0.6 times the median.
+Full-size pipelines on a quiet GPU keep within 2 % (facts: 350 ms a step, H200)."""
 
 
 def step_statistics(steps: Sequence[StepTime]) -> StepStatistics | None:
@@ -29,6 +31,9 @@ def step_statistics(steps: Sequence[StepTime]) -> StepStatistics | None:
     median = float(np.median(durations))
     low, high = (float(value) for value in np.percentile(durations, (10, 90)))
     slowest = counted[int(np.argmax(durations))]
+    odd = max(counted, key=lambda step: _distance(step.duration_ms, median))
+    odd_ratio = odd.duration_ms / median if median > 0 else 1.0
+    alone = not OUTLIER_BELOW <= odd_ratio <= OUTLIER_ABOVE
     ratio = slowest.duration_ms / median if median > 0 else 1.0
     spread = (high - low) / median if median > 0 else 0.0
     return StepStatistics(
@@ -39,18 +44,47 @@ def step_statistics(steps: Sequence[StepTime]) -> StepStatistics | None:
         slowest=slowest.index,
         slowest_ratio=ratio,
         spread=spread,
-        uniform=spread <= UNIFORM_SPREAD and ratio <= UNIFORM_SLOWEST_RATIO,
+        uniform=spread <= UNIFORM_SPREAD and not alone,
         basis=basis,
+        decided_by=_decided_by(spread, odd.index, odd_ratio),
+        odd=odd.index,
+        odd_ms=odd.duration_ms,
+        odd_ratio=odd_ratio,
     )
 
 
-def mark_outliers(steps: Sequence[StepTime], statistics: StepStatistics | None) -> tuple[StepTime, ...]:
-    """The steps, those far from the median with the difference in words."""
+def _distance(duration_ms: float, median_ms: float) -> float:
+    """How many times slower or faster than the median; a step without duration is the farthest."""
+    if median_ms <= 0 or duration_ms <= 0:
+        return math.inf if median_ms > 0 else 1.0
+    return max(duration_ms / median_ms, median_ms / duration_ms)
+
+
+def _decided_by(spread: float, odd: int, ratio: float) -> str:
+    said = f"spread {100 * spread:.1f} %"
+    if spread > UNIFORM_SPREAD:
+        return f"{said}, above {100 * UNIFORM_SPREAD:.0f} %"
+    if ratio > OUTLIER_ABOVE:
+        return f"step {odd} is above {OUTLIER_ABOVE:g}x the median"
+    if ratio < OUTLIER_BELOW:
+        return f"step {odd} is below {OUTLIER_BELOW:g}x the median"
+    return f"{said} of at most {100 * UNIFORM_SPREAD:.0f} %"
+
+
+def mark_outliers(
+    steps: Sequence[StepTime], statistics: StepStatistics | None, *, steady: bool | None = None
+) -> tuple[StepTime, ...]:
+    """The steps, those far from the median with the difference in words.
+
+    ``steady``: what the warm-up had reached before the call; None where it is not known.
+    """
     if statistics is None or statistics.median_ms <= 0:
         return tuple(steps)
     usual_forwards = Counter(step.forwards for step in steps).most_common(1)[0][0]
     return tuple(
-        replace(step, outlier=step.outlier or _words(step, statistics.median_ms, usual_forwards))
+        replace(
+            step, outlier=step.outlier or _words(step, statistics.median_ms, usual_forwards, steady=steady)
+        )
         for step in steps
     )
 
@@ -68,14 +102,14 @@ def _alike(steps: Sequence[StepTime]) -> tuple[str, Sequence[StepTime]]:
     return "all steps: too few to leave any out", steps
 
 
-def _words(step: StepTime, median_ms: float, usual_forwards: int) -> str | None:
+def _words(step: StepTime, median_ms: float, usual_forwards: int, *, steady: bool | None) -> str | None:
     ratio = step.duration_ms / median_ms
     if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
         return None
-    return f"{ratio:.2g} times the median: {_cause(step, ratio, usual_forwards)}"
+    return f"{ratio:.2g} times the median: {_cause(step, ratio, usual_forwards, steady=steady)}"
 
 
-def _cause(step: StepTime, ratio: float, usual_forwards: int) -> str:
+def _cause(step: StepTime, ratio: float, usual_forwards: int, *, steady: bool | None) -> str:
     if step.work != "computed" and ratio < 1:
         return f"{step.work.replace('_', ' ')} (cache)"
     if step.profiler_warmup:
@@ -85,5 +119,7 @@ def _cause(step: StepTime, ratio: float, usual_forwards: int) -> str:
     if step.traced:
         return "traced"
     if step.index == 0 and ratio > 1:
+        if steady:
+            return "the first step, for a cause that was not recorded: the warm-up was steady"
         return "the first step (compilation, allocation or autotuning)"
     return "cause not recorded"

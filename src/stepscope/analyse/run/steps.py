@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from stepscope.analyse.run.step_cache import with_work
 from stepscope.analyse.run.timeline import Piece, segments_of
-from stepscope.model.recording import CallKind, Edge, Recording
+from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Forward, Span, StepRun
-from stepscope.model.vocabulary import STEP_SPAN_PREFIX, Stage, StepWork
+from stepscope.model.vocabulary import STEP_SPAN_PREFIX, Stage
 
 NO_SCHEDULER = "no scheduler.step was seen: each denoiser forward is counted as a step"
 _LOOP = (CallKind.FORWARD, CallKind.CONDITIONER, CallKind.SCHEDULER_STEP)
@@ -71,6 +72,12 @@ class _Numbering:
         return self._open
 
 
+def denoising_stages(recording: Recording) -> frozenset[str]:
+    """Names of the stages that hold denoising loops; an engine may name its own (LTX2DenoisingStage)."""
+    named = {edge.stage for edge in recording.edges if edge.kind in _LOOP and edge.stage is not None}
+    return frozenset({Stage.DENOISING.value, *named})
+
+
 def number_steps(
     recording: Recording, pieces: list[Piece], occurrence: list[int]
 ) -> tuple[list[StepRun], tuple[str, ...]]:
@@ -81,11 +88,13 @@ def number_steps(
     """
     marked = _Marked(recording, zip(pieces, occurrence, strict=True))
     numbering = _Numbering(recording)
+    denoising = denoising_stages(recording)
     for piece, stage_index in zip(pieces, occurrence, strict=True):
-        if piece.stage == Stage.DENOISING and stage_index not in marked.stages:
+        if piece.stage in denoising and stage_index not in marked.stages:
             numbering.add(piece, stage_index)
     found = sorted((*numbering.done, *marked.done.values()), key=_starts_at)
     steps = [_step_run(recording, index, step) for index, step in enumerate(found)]
+    steps = with_work(steps, recording.cached_forwards)
     by_forward = bool(numbering.done) and not any(step.scheduler_calls for step in steps)
     return steps, (NO_SCHEDULER,) if by_forward else ()
 
@@ -129,22 +138,20 @@ def _step_run(recording: Recording, index: int, step: _OpenStep) -> StepRun:
                 span=_span(recording, recording.edges[call].name, forward),
                 component=recording.edges[call].component,
                 batch=recording.edges[call].batch,
-                work=recording.edges[call].work or StepWork.COMPUTED,
                 label=recording.edges[call].label,
             )
             for call, forward in step.forwards.items()
         ),
-        work=_work([recording.edges[call] for call in step.forwards]),
         scheduler_calls=len(calls),
         solver_order=max((edge.solver_order for edge in calls), default=1),
     )
 
 
-def _work(forwards: Sequence[Edge]) -> StepWork:
-    """How much of a step was computed: all of every forward, nothing of any, or something in between."""
-    kinds = {edge.work or StepWork.COMPUTED for edge in forwards} or {StepWork.COMPUTED}
-    return kinds.pop() if len(kinds) == 1 else StepWork.PARTLY_COMPUTED
-
-
 def _span(recording: Recording, name: str, pieces: list[Piece]) -> Span:
-    return Span(name=name, segments=segments_of(pieces), device=recording.device, thread=recording.thread)
+    return Span(
+        name=name,
+        segments=segments_of(pieces),
+        device=recording.device,
+        stream=recording.stream,
+        thread=recording.thread,
+    )

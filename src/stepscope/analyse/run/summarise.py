@@ -19,6 +19,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
     steps = _steps(dump)
     statistics = step_statistics(steps)
     stages = _stages(dump)
+    moved_ms = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
     return RunSummary(
         request_id=dump.request_id,
         path=path,
@@ -26,7 +27,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         total_ms=dump.total_duration_ms,
         trust=judge(dump),
         stages=stages,
-        steps=mark_outliers(steps, statistics),
+        steps=mark_outliers(steps, statistics, steady=(dump.warmup or {}).get("steady") is True),
         step_statistics=statistics,
         dominant_stage=_dominant(stages),
         outside=tuple(
@@ -43,6 +44,10 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         peak_memory_bytes=_peak_memory_bytes(dump),
         incomplete_reason=dump.incomplete_reason,
         warnings=dump.warnings,
+        traced_ms=traced_ms(dump),
+        moved_ms=moved_ms,
+        moved_share=_share(moved_ms, dump.total_duration_ms),
+        unaccounted_share=_share(_unaccounted_ms(dump, stages) or 0.0, dump.total_duration_ms),
     )
 
 
@@ -106,6 +111,12 @@ def _steps(dump: PerfDump) -> tuple[StepTime, ...]:
         )
         for step in dump.denoise_steps_ms
     )
+
+
+def traced_ms(dump: PerfDump) -> float | None:
+    """How much of the total lies in steps that a profiler recorded; None where none was recorded."""
+    traced = [step.duration_ms for step in dump.denoise_steps_ms if step.traced]
+    return sum(traced) if traced else None
 
 
 def _share(part_ms: float, total_ms: float) -> float:

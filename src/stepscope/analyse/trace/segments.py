@@ -49,4 +49,4 @@ def _of_step(step: StepRun) -> list[tuple[int, str]]:
             marks.append((segment.host_start_ns, f"forward {label}"))
             marks.append((segment.host_end_ns, f"after {label}"))
     marks += [(segment.host_end_ns, "between steps") for segment in step.span.segments[-1:]]
-    return sorted(marks)
+    return sorted(marks, key=lambda mark: mark[0])

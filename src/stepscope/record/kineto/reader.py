@@ -43,7 +43,7 @@ def read_kineto(path: Path) -> Trace:
     if blocks.damage:
         log.add("damaged_compression", f"the compressed file is cut or damaged: {blocks.damage}")
     if not columns.event_count:
-        raise _no_events(path, stream, blocks.damage)
+        raise _no_events(path, stream, blocks.damage, log)
     header = parse_header(stream.header, stream.tail, log)
     return _assemble(path, columns, header, log)
 
@@ -151,13 +151,19 @@ def _base(header: KinetoHeader, *tables: Kernels | Operators | Launches) -> int 
     return 0 if first >= _UNIX_TIMES_FROM_NS else None
 
 
-def _no_events(path: Path, stream: KinetoStream, damage: str) -> UnreadableInputError:
+def _no_events(path: Path, stream: KinetoStream, damage: str, log: WarningLog) -> UnreadableInputError:
     if damage:
         return UnreadableInputError(
             f"{path} is damaged before its first event: {damage}.", remedy="Copy it again."
         )
     if not stream.header and not stream.found_events:
         return UnreadableInputError(f"{path} is empty.", remedy="Record the trace again.")
+    skipped = next((one for one in log.warnings() if one.kind == "malformed_event"), None)
+    if skipped is not None:
+        return UnreadableInputError(
+            f"{path} holds no trace event that can be read: {skipped.text} ({skipped.count:,} in all).",
+            remedy="Record the trace again, or copy it again if it was whole.",
+        )
     if stream.found_events:
         return UnreadableInputError(
             f"{path} holds no trace event.",

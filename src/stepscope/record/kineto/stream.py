@@ -20,13 +20,15 @@ from stepscope.record.kineto.event import (
     Event,
     decode_events,
 )
+from stepscope.record.kineto.repeated_keys import RepeatedKeys
 from stepscope.record.kineto.time import EXACT_BELOW_US
 from stepscope.record.reader_warnings import WarningLog
 
 STRETCH_BYTES = 1 << 19  # larger ones are slower: the events of one no longer fit the cache
 MAX_HEADER_BYTES = 1 << 26
 _BOUNDARY_WINDOW = 1 << 16
-_MAX_STRETCH_BYTES = 1 << 26
+_LONGEST_BOUNDARY = 1 << 8
+_MAX_STRETCH_BYTES = 1 << 24  # an event that is longer is none
 
 EVENTS_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _BARE_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
@@ -49,17 +51,22 @@ class KinetoStream:
         self._log = log
         self._carried = False
         self._decoder: Decoder | None = None
+        self._repeated_keys = RepeatedKeys(log)
 
     def __iter__(self) -> Iterator[list[Event]]:
         pending = self._read_header()
         if not self.found_events:
             return
+        parts, size, wanted = [pending], len(pending), STRETCH_BYTES
         for block in self._blocks:
-            pending += block
-            if len(pending) < STRETCH_BYTES:
+            parts.append(block)
+            size += len(block)
+            if size < wanted:
                 continue
+            pending = b"".join(parts)
             cut = _last_boundary(pending)
-            if cut is None and len(pending) < _MAX_STRETCH_BYTES:
+            if cut is None and size < _MAX_STRETCH_BYTES:
+                parts, wanted = [pending], 2 * size  # what has no boundary is not looked through every time
                 continue
             stretch, rest = (pending[: cut[0]], pending[cut[1] :]) if cut else (pending, b"")
             decoded = self._decode(stretch)
@@ -68,13 +75,35 @@ class KinetoStream:
             if decoded.tail is not None:
                 self._read_tail(decoded.tail + b"," + rest if cut else decoded.tail)
                 return
-        yield self._last(pending)
+            if cut is None and not decoded.events:
+                pending = self._after_next_boundary()
+            parts, size, wanted = [pending], len(pending), STRETCH_BYTES
+        yield self._last(b"".join(parts))
+
+    def _after_next_boundary(self) -> bytes:
+        """Leave out the rest of an event without end, as a whole: nothing in it is looked at."""
+        if self._carried:
+            self._log.add(
+                "malformed_event", f"an event of more than {_MAX_STRETCH_BYTES >> 20} MiB was skipped"
+            )
+        self._carried = False
+        text = b""
+        for block in self._blocks:
+            text = text[-_LONGEST_BOUNDARY:] + block
+            found = BOUNDARY.search(text)
+            if found:
+                return text[found.end(1) :]
+        return b""
 
     def _decode(self, stretch: bytes) -> Decoded:
         """The first stretch tells whether the file's times need every digit."""
         if self._decoder is None:
             self._decoder = EXACT_EVENTS if has_large_times(stretch) else EVENTS
-        return decode_events(stretch, self._decoder)
+        decoded = decode_events(stretch, self._decoder)
+        if not decoded.skipped and not decoded.mended:
+            events = stretch if decoded.tail is None else stretch[: len(stretch) - len(decoded.tail)]
+            self._repeated_keys.look_at(events.rstrip(b"] \t\r\n"), len(decoded.events))
+        return decoded
 
     def _read_header(self) -> bytes:
         """Consume blocks up to the opening bracket of the events; returns what follows it."""

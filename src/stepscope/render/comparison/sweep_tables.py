@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.analyse.comparison.sweep_results import Fit, SweepReport
+from stepscope.analyse.comparison.sweep_results import FirstUse, Fit, SweepReport
 from stepscope.model.sweep import SweepRow
 from stepscope.render import units
 from stepscope.render.tables import Column, Kind, Table, Value, build
@@ -48,10 +48,11 @@ def fits_table(report: SweepReport) -> Table:
         Column(key="exponent", title="exponent", kind=Kind.AMOUNT),
         Column(key="residual", title="worst residual", kind=Kind.SHARE),
         Column(key="count", title="points", kind=Kind.COUNT),
+        Column(key="doubt", title="doubt"),
         Column(key="group", title="at"),
     ]
     rows = [
-        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.group)
+        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.doubt, fit.group)
         for fit in report.fits
     ]
     return build("fits", "Scaling: time = constant x size ^ exponent", columns, rows)
@@ -62,7 +63,7 @@ def compositions_table(report: SweepReport) -> Table:
     columns = [
         Column(key="group", title="at"),
         Column(key="fixed_ms", title="fixed ms", kind=Kind.MS),
-        Column(key="linear", title="linear us/token", kind=Kind.NUMBER),
+        Column(key="linear", title="linear µs/token", kind=Kind.NUMBER),
         Column(key="quadratic", title="quadratic ns/token^2", kind=Kind.NUMBER),
         Column(key="share", title="quadratic share at the largest", kind=Kind.SHARE),
         Column(key="residual", title="worst residual", kind=Kind.SHARE),
@@ -115,12 +116,18 @@ def first_uses_table(report: SweepReport) -> Table:
         (
             each.shape,
             each.variant,
-            units.signed_milliseconds(each.extra_ms),
-            "also the first call of its process" if each.first_in_process else "",
+            units.signed_milliseconds(each.extra_ms) if each.extra_ms > 0 else "",
+            _first_use_note(each),
         )
         for each in report.first_uses
     ]
     return build("first_uses", "First use of a shape", columns, rows)
+
+
+def _first_use_note(each: FirstUse) -> str:
+    """A first call that was faster than the later ones cost nothing that can be told from noise."""
+    notes = ["not distinguishable from a usual call"] if each.extra_ms <= 0 else []
+    return "; ".join([*notes, *(["also the first call of its process"] if each.first_in_process else [])])
 
 
 def _point(row: SweepRow, *, with_prompt: bool) -> tuple[Value, ...]:

@@ -25,6 +25,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
+from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
 
 _SHOWN_RANKS = 4
@@ -48,7 +49,7 @@ class Answer:
     reasons: tuple[str, ...]
     lines: tuple[Line, ...]
     finding: Finding | None
-    finding_rank: int | None  # where several ranks were read
+    finding_rank: str | None  # its name, where several ranks were read
 
 
 def answer(report: Report) -> Answer:
@@ -63,7 +64,7 @@ def answer(report: Report) -> Answer:
         reasons=tuple(sentence(reason) for reason in report.trust.reasons) or (_no_reason(report),),
         lines=tuple(Line(label=line.label, text=sentence(line.text)) for line in lines),
         finding=finding,
-        finding_rank=rank if len(report.ranks) > 1 else None,
+        finding_rank=rank_name(rank, report.ranks) if rank is not None and len(report.ranks) > 1 else None,
     )
 
 
@@ -76,9 +77,9 @@ def ordered_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (finding.severity != "warning", -(finding.cost_ms or 0.0)))
 
 
-def top_finding(report: Report) -> tuple[int | None, Finding | None]:
+def top_finding(report: Report) -> tuple[RankReport | None, Finding | None]:
     """The rank and the finding to read first."""
-    by_finding = {id(finding): rank.rank for rank in report.ranks for finding in rank.findings}
+    by_finding = {id(finding): rank for rank in report.ranks for finding in rank.findings}
     ordered = ordered_findings([finding for rank in report.ranks for finding in rank.findings])
     return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
 
@@ -90,7 +91,7 @@ def _time_lines(report: Report) -> list[Line]:
     return [
         line
         for rank in report.ranks[:_SHOWN_RANKS]
-        for line in _trace_time_lines(rank, several=len(report.ranks) > 1)
+        for line in _trace_time_lines(rank, rank_prefix(rank, report.ranks))
     ]
 
 
@@ -106,8 +107,7 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
     return lines
 
 
-def _trace_time_lines(rank: RankReport, *, several: bool) -> list[Line]:
-    name = f"rank {rank.rank}: " if several else ""
+def _trace_time_lines(rank: RankReport, name: str) -> list[Line]:
     text = dominant_sentence(rank.stages, rank.dominant_stage)
     return [
         Line(label="Dominant", text=name + text),
@@ -127,6 +127,12 @@ def total_sentence(run: RunSummary) -> str:
         parts.append(f"INCOMPLETE: {run.incomplete_reason}")
     if run.unaccounted_ms is not None:
         parts.append(f"{units.duration(run.unaccounted_ms)} unaccounted")
+    if run.traced_ms:
+        count = sum(1 for step in run.steps if step.traced)
+        parts.append(
+            f"{units.duration(run.traced_ms)} of it in {units.counted(count, 'traced step')}, "
+            "with the profiler's overhead"
+        )
     if run.profiler_pause_ms:
         parts.append(f"profiler pauses of {units.duration(run.profiler_pause_ms)} not counted")
     if run.peak_memory_bytes is not None:
@@ -160,25 +166,35 @@ _BOUND_WORDS = {
 
 
 def steps_sentence(statistics: StepStatistics | None, steps: Sequence[StepTime] | Sequence[StepRow]) -> str:
-    """Whether steps are uniform; else the slowest, by how much and why."""
+    """Whether steps are uniform and by which number; else the step that is not like the others, and why."""
     if statistics is None:
         return "none found" if not steps else f"{units.counted(len(steps), 'step')}, too few to judge"
     head = f"{units.count(statistics.count)} {'uniform' if statistics.uniform else 'NOT uniform'}"
+    decided = f" ({statistics.decided_by})" if statistics.decided_by else ""
+    named, duration_ms, ratio = _named_step(statistics)
     text = (
-        f"{head}: median {units.duration(statistics.median_ms)}, slowest is step {statistics.slowest} with "
-        f"{units.duration(statistics.maximum_ms)} ({units.ratio(statistics.slowest_ratio)} the median)"
+        f"{head}{decided}: median {units.duration(statistics.median_ms)}, {named} with "
+        f"{units.duration(duration_ms)} ({units.ratio(ratio)} the median)"
     )
-    slowest = next((step for step in steps if step.index == statistics.slowest), None)
+    index = statistics.slowest if statistics.uniform or statistics.odd is None else statistics.odd
+    slowest = next((step for step in steps if step.index == index), None)
     if slowest is not None and slowest.outlier:
         text += f": {slowest.outlier}"
     return f"{text}; over {statistics.basis}" if statistics.basis else text
 
 
+def _named_step(statistics: StepStatistics) -> tuple[str, float, float]:
+    """The step to name, its duration in ms and how often the median it is."""
+    odd, odd_ms, ratio = statistics.odd, statistics.odd_ms, statistics.odd_ratio
+    if statistics.uniform or odd is None or odd_ms is None or ratio is None or odd == statistics.slowest:
+        return f"slowest is step {statistics.slowest}", statistics.maximum_ms, statistics.slowest_ratio
+    return f"the odd one is step {odd}", odd_ms, ratio
+
+
 def _gpu_lines(report: Report) -> list[Line]:
-    several = len(report.ranks) > 1
     lines = []
     for rank in report.ranks[:_SHOWN_RANKS]:
-        name = f"rank {rank.rank}: " if several else ""
+        name = rank_prefix(rank, report.ranks)
         lines.append(Line(label="GPU", text=name + gpu_sentence(rank.gpu)))
     left = len(report.ranks) - _SHOWN_RANKS
     return lines + ([Line(label="GPU", text=f"{units.counted(left, 'more rank')} below")] if left > 0 else [])
@@ -208,7 +224,7 @@ def _kernel_lines(report: Report) -> list[Line]:
         return []
     shown = rank.categories[:_SHOWN_CATEGORIES]
     text = ", ".join(f"{row.name} {units.share(row.share)}" for row in shown)
-    name = f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
+    name = rank_prefix(rank, report.ranks)
     lines = [Line(label="GPU time", text=name + text)]
     engaged = engaged_sentence(rank)
     return [*lines, Line(label="Engaged", text=name + engaged)] if engaged else lines

@@ -116,6 +116,18 @@ def file_lines(calls: Sequence[CallSeen]) -> str:
     left = len(lines) - SHOWN_FILES
     if left > 0:
         lines = [*lines[-SHOWN_FILES:], f"and {units.counted(left, 'earlier file')} beside them"]
-    newest = [*folders[-1:], *([] if folders else dumps[-1:])]
-    lines += [f"Next: stepscope report {shlex.quote(str(path))}" for path in newest]
+    if to_read := _to_read(calls):
+        lines.append(f"Next: stepscope report {' '.join(map(shlex.quote, to_read))}")
     return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def _to_read(calls: Sequence[CallSeen]) -> list[str]:
+    """What belongs together of one call: the newest that was traced, else the newest that was written."""
+    written = [call for call in calls if call.files.run_directory or call.files.perf_dump or call.run.traces]
+    traced = [call for call in written if call.run.traces]
+    for call in (traced or written)[-1:]:
+        if call.files.run_directory is not None:
+            return [str(call.files.run_directory.resolve())]
+        dump = call.files.perf_dump
+        return [*(trace.path for trace in call.run.traces), *([str(dump.resolve())] if dump else [])]
+    return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -19,10 +19,20 @@ from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import steps_sentence, total_sentence
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
+from stepscope.render.report.run_tables import not_in_stages
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
 
 _SHOWN_REASONS = 3
+SHOWN_PROMPT = 40
+_TOGETHER = (
+    Column(key="run", title="run", kind=Kind.INDEX),
+    Column(key="prompt", title="prompt"),
+    Column(key="total_ms", title="total ms", kind=Kind.MS),
+    Column(key="step_median_ms", title="median step ms", kind=Kind.MS),
+    Column(key="trusted", title="trusted", kind=Kind.FLAG),
+    Column(key="request", title="request"),
+)
 _STAGES = (
     Column(key="name", title="stage"),
     Column(key="duration_ms", title="ms", kind=Kind.MS),
@@ -74,11 +84,42 @@ def write_run_summary(summary: RunSummary, run: Run, files: RunFiles, stream: Te
     stream.flush()
 
 
+def run_header(run: Run, *, number: int, count: int) -> str:
+    """The line above one of several runs: which it is, its prompt, its id. Ends a blank line before it."""
+    rule = "" if number == 1 else "\n"
+    return f"{rule}Run {number} of {count}: {_prompt(run)}, request {visible(run.request_id)}\n"
+
+
+def write_runs_together(runs: Sequence[tuple[RunSummary, Run]], stream: TextIO) -> None:
+    """A row a run, for a terminal or a pipe."""
+    detected = Console(file=stream)
+    width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
+    rows = (_together(number, *run) for number, run in enumerate(runs, 1))
+    text = io.StringIO()
+    table = grid(build("runs", "Runs", _TOGETHER, rows), Layout(flexible="prompt"), width)
+    console_for(text, width, like=detected).print(table)
+    stream.write("\n" + in_encoding(trimmed(text.getvalue()), stream.encoding))
+    stream.flush()
+
+
+def _together(number: int, summary: RunSummary, run: Run) -> tuple[str | float | bool | None, ...]:
+    statistics = summary.step_statistics
+    median_ms = statistics.median_ms if statistics else None
+    return number, _prompt(run), summary.total_ms, median_ms, summary.trust.ok, visible(run.request_id)
+
+
+def _prompt(run: Run) -> str:
+    """Escaped and cut: prompts may be pages long."""
+    text = visible(" ".join(run.workload.prompt.split()))
+    return repr(text if len(text) <= SHOWN_PROMPT else text[: SHOWN_PROMPT - 1] + "…")
+
+
 def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     """Everything but the files, for a rich console, the answer first."""
     stages = build("run_stages", "Stages", _STAGES, _stage_rows(summary, run))
     shares = [stage.share for stage in summary.stages]
-    parts: list[RenderableType] = [_verdict(summary), _facts(summary, run), Text()]
+    shares += [other.share for other in not_in_stages(summary)]
+    parts: list[RenderableType] = [_verdict(summary, run), _facts(summary, run), Text()]
     if summary.stages:
         parts += [grid(stages, Layout(optional=("inferred_ms", "host_ms")), width, shares), Text()]
     if run.transfers:
@@ -89,7 +130,15 @@ def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     return Group(*parts, *(Text(sentence(note), style="yellow") for note in notes))
 
 
-def _verdict(summary: RunSummary) -> Text:
+def _verdict(summary: RunSummary, run: Run) -> Text:
+    text = _trust(summary)
+    if run.warmup is not None and run.warmup.requests == 0:
+        because = f" ({visible(run.warmup.reason)})" if run.warmup.reason else ""
+        text.append(f"\nNOT WARMED UP{because}: first-call costs are in these times", style="yellow")
+    return text
+
+
+def _trust(summary: RunSummary) -> Text:
     trust = summary.trust
     if trust.ok:
         return Text.assemble(("TRUSTED:", "bold green"), " stages, steps, total and clock agree")
@@ -110,7 +159,8 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
     rows.add_row("Engaged", Text(engaged_sentence(run)))
     rows.add_row("Total", Text(total_sentence(summary)))
     rows.add_row("Steps", Text(steps_sentence(summary.step_statistics, summary.steps)))
-    rows.add_row("Warm-up", Text(warmup_sentence(run.warmup)))
+    if run.warmup is None or run.warmup.requests:  # else the first lines say that there was none
+        rows.add_row("Warm-up", Text(warmup_sentence(run.warmup)))
     if summary.outside:
         outside = (f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in summary.outside)
         rows.add_row("Outside", Text(", ".join(outside) + " (not in the total)"))
@@ -120,7 +170,8 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
 def model_sentence(run: Run) -> str:
     """What was asked for: model, precision, device, shapes, guidance."""
     workload, environment = run.workload, run.environment
-    weights = _WEIGHTS.get(workload.load_format, "published weights")
+    published = "weights from folder" if workload.weights == "folder" else "published weights"
+    weights = _WEIGHTS.get(workload.load_format, published)
     device = environment.device_name or environment.device_kind
     where = f"{workload.dtype} on {visible(device)}" if workload.dtype else f"on {visible(device)}"
     parts = [
@@ -199,6 +250,8 @@ def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | N
             sum(moved_ns) / 1e6 if moved_ns else None,
             stage.inferred_ms or None,
         )
+    for other in not_in_stages(summary):
+        yield other.name, other.duration_ms, other.share, None, None, None, None
 
 
 def _transfer_row(transfer: Transfer) -> tuple[str | float | bool | None, ...]:

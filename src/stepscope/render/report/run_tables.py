@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.analyse.results import RunSummary
+from stepscope.analyse.results import OutsideTime, RunSummary
 from stepscope.render.tables import Column, Kind, Table, build
 
 _STAGES = (
@@ -34,6 +34,19 @@ _FACTS = (
     Column(key="name", title="name"),
     Column(key="value", title="value", kind=Kind.CODE),
 )
+
+
+SHOWN_SHARE = 0.0005
+"""Below this share a row would read 0.0 %."""
+
+
+def not_in_stages(run: RunSummary) -> tuple[OutsideTime, ...]:
+    """What the total has beside the stages, so that the shares sum to 100 %."""
+    rows = (
+        OutsideTime(name="(weights moved)", duration_ms=run.moved_ms, share=run.moved_share),
+        OutsideTime(name="(in no stage)", duration_ms=run.unaccounted_ms or 0.0, share=run.unaccounted_share),
+    )
+    return tuple(row for row in rows if abs(row.share) >= SHOWN_SHARE)
 
 
 def run_stages(run: RunSummary) -> Table:

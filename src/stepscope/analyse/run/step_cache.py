@@ -1,0 +1,93 @@
+"""Step caches: which forwards and steps were computed, in part or not at all, and what that is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from stepscope.model.recording import CachedForward
+from stepscope.model.run import Engaged, Forward, Run, StepRun
+from stepscope.model.vocabulary import StepWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheEffect:
+    """What a step cache did in one run."""
+
+    cached_steps: tuple[int, ...]  # steps with at least one forward that was not fully computed
+    theoretical_speedup: float | None  # all blocks over computed blocks
+    effective_speedup: (
+        float | None
+    )  # denoising as if all steps took a computed one's median, over as measured
+
+
+def work_of(seen: CachedForward) -> StepWork:
+    """How much of a forward was computed: as we saw it; where no block could be watched, the cache's word."""
+    if seen.of_blocks:
+        if seen.blocks == 0:
+            return StepWork.SKIPPED
+        return StepWork.COMPUTED if seen.blocks == seen.of_blocks else StepWork.PARTLY_COMPUTED
+    return StepWork.PARTLY_COMPUTED if seen.cached else StepWork.COMPUTED
+
+
+def with_work(steps: list[StepRun], seen: Sequence[CachedForward]) -> list[StepRun]:
+    """The steps with what was computed of each; as they are where no cache was mounted."""
+    if not seen or len(seen) != sum(len(step.forwards) for step in steps):
+        return steps
+    left = iter(seen)
+    marked = []
+    for step in steps:
+        forwards = tuple(replace(forward, work=work_of(next(left))) for forward in step.forwards)
+        marked.append(replace(step, forwards=forwards, work=_of_step(forwards)))
+    return marked
+
+
+def _of_step(forwards: tuple[Forward, ...]) -> StepWork:
+    kinds = {forward.work for forward in forwards}
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return StepWork.PARTLY_COMPUTED if kinds else StepWork.COMPUTED
+
+
+def with_cached_steps(engaged: Engaged, cache: str | None, steps: Sequence[StepRun]) -> Engaged:
+    """How many steps were not fully computed; None where no cache was mounted."""
+    if cache is None:
+        return engaged
+    return replace(engaged, cached_steps=sum(step.work is not StepWork.COMPUTED for step in steps))
+
+
+def disagreement(seen: Sequence[CachedForward]) -> str | None:
+    """Where the cache's own word and what we saw differ; None where they agree or it could not be asked."""
+    wrong = [
+        index
+        for index, one in enumerate(seen)
+        if one.cached is not None and one.of_blocks and one.cached != (one.blocks < one.of_blocks)
+    ]
+    if not wrong:
+        return None
+    return f"the step cache's own word differs from the blocks that were computed in forwards {wrong}"
+
+
+def effect(run: Run, seen: Sequence[CachedForward]) -> CacheEffect | None:
+    """What the cache was worth; None where none was mounted."""
+    if not seen:
+        return None
+    computed, possible = sum(one.blocks for one in seen), sum(one.of_blocks for one in seen)
+    return CacheEffect(
+        cached_steps=tuple(step.index for step in run.steps if step.work is not StepWork.COMPUTED),
+        theoretical_speedup=possible / computed if computed else None,
+        effective_speedup=_effective(run),
+    )
+
+
+def _effective(run: Run) -> float | None:
+    full = sorted(
+        step.span.duration_ns
+        for step in run.steps[1:]  # step 0 warms up
+        if step.work is StepWork.COMPUTED and not step.traced
+    )
+    later = run.steps[1:]
+    spent = sum(step.span.duration_ns for step in later)
+    if not full or not spent:
+        return None
+    return full[len(full) // 2] * len(later) / spent

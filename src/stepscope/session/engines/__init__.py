@@ -1,0 +1,1 @@
+"""Commands that run an engine, and what their processes recorded."""

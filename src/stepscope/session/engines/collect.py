@@ -1,0 +1,124 @@
+"""From the records of observed processes to runs, dumps and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stepscope.analyse.run.account import around, missing_ns, wall_ns
+from stepscope.analyse.run.assemble import assemble
+from stepscope.analyse.run.reconcile import reconcile
+from stepscope.analyse.run.step_cache import CacheEffect, disagreement, effect
+from stepscope.analyse.run.window import window_steps
+from stepscope.model.dump import PerfDump
+from stepscope.model.engine_record import CallRecord, ClientRecord
+from stepscope.model.errors import StepscopeError
+from stepscope.model.run import Run
+from stepscope.record.atomic import keep_existing
+from stepscope.record.perf_dump import numbered, write_dump
+from stepscope.record.run_record import write_run
+from stepscope.record.spool_reader import SpoolContent
+from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where to write; None: not written."""
+
+    perf_dump: Path | None = None
+    traces: Path | None = None
+    runs: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedRequest:
+    """One request of an engine: its run, and its client's wall time where the client was seen."""
+
+    run: Run
+    dump: PerfDump
+    engine: str
+    version: str
+    wall_ns: int | None = None
+    missing_ns: int | None = None  # of the wall time: in no stage, not the pipeline's
+    cache: CacheEffect | None = None
+    dump_path: Path | None = None
+
+
+def run_of(call: CallRecord, client: ClientRecord | None) -> Run:
+    """The run of one recorded call. Pure."""
+    run = assemble(
+        call.recording,
+        request_id=call.request_id,
+        call_id=call.number,
+        workload=call.workload,
+        environment=call.environment,
+        engaged=call.engaged,
+    )
+    said = disagreement(call.recording.cached_forwards)
+    return replace(
+        run,
+        rank=call.rank,
+        world_size=call.world_size,
+        outside=(*run.outside, *around(call, client)),
+        warnings=(*run.warnings, *(() if said is None else (said,))),
+    )
+
+
+def collect(
+    content: SpoolContent, to: Destination, problem: Callable[[str], None]
+) -> tuple[ObservedRequest, ...]:
+    """Put every recorded call together and write what was asked for; a failed write costs only itself."""
+    clients = {client.request_id: client for client in content.clients}
+    calls = sorted(content.calls, key=lambda call: call.recording.ends.start_ns)
+    found = []
+    for number, call in enumerate(calls):
+        client = clients.get(call.request_id)
+        run = _with_trace(call, run_of(call, client), to.traces, problem)
+        dump = reconcile(run)
+        found.append(
+            ObservedRequest(
+                run=run,
+                dump=dump,
+                engine=call.engine,
+                version=call.version,
+                wall_ns=None if client is None else wall_ns(client),
+                missing_ns=None if client is None else missing_ns(call, client),
+                cache=effect(run, call.recording.cached_forwards),
+                dump_path=_write(run, dump, number, to, problem),
+            )
+        )
+    return tuple(found)
+
+
+def _with_trace(call: CallRecord, run: Run, directory: Path | None, problem: Callable[[str], None]) -> Run:
+    raw = call.raw_trace
+    if raw is None or directory is None or not Path(raw.path).exists():  # cut already, with the first look
+        return run
+    steps = window_steps(run.steps, asked=raw.asked, all_stages=raw.all_stages)
+    content = TraceContent(steps=steps, asked=raw.asked, full_stages=raw.all_stages, marks=raw.anchors)
+    try:
+        window = write_trace(Path(raw.path), run, content, directory)
+    except StepscopeError as error:
+        problem(str(error))
+        return replace(run, warnings=(*run.warnings, str(error)))
+    Path(raw.path).unlink(missing_ok=True)
+    return replace(run, traces=(*run.traces, window))
+
+
+def _write(
+    run: Run, dump: PerfDump, number: int, to: Destination, problem: Callable[[str], None]
+) -> Path | None:
+    written = None
+    try:
+        if to.perf_dump is not None:
+            path = numbered(to.perf_dump, number)
+            keep_existing(path)
+            written = write_dump(dump, path)
+        if to.runs is not None:
+            folder = to.runs / f"{run.request_id}-rank{run.rank}"
+            write_run(run, folder / "run.json")
+            write_dump(dump, folder / "perf.json")
+    except StepscopeError as error:
+        problem(str(error))
+    return written

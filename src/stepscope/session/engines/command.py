@@ -1,0 +1,163 @@
+"""``stepscope run -- COMMAND``: any command, its Python processes observed, and what they recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stepscope.capture.inject.settings import injected
+from stepscope.model.engine_record import ProcessRecord
+from stepscope.model.errors import RunFailedError, UsageError
+from stepscope.record.atomic import write_atomic
+from stepscope.record.spool_reader import SpoolContent, read_spool
+from stepscope.session.engines.collect import Destination, ObservedRequest, collect
+
+CONTROL = "control.json"
+NOT_OBSERVED = (
+    "no process of the command could be observed: it ran no Python, or Python with -I, -E or -S, or with an"
+    " environment of its own"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """Which steps of the requests to trace; ``next`` of them, or every one where it is None."""
+
+    steps: int = 5
+    all_stages: bool = False
+    next: int | None = None
+    request_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutcome:
+    """How the command ended and what was seen of it."""
+
+    status: int  # the command's own; 128 and the signal's number where it was killed
+    requests: tuple[ObservedRequest, ...]
+    content: SpoolContent
+    problems: tuple[str, ...] = field(default=())
+
+
+def run_command(
+    command: Sequence[str], to: Destination, tracing: Tracing | None, spool: Path | None = None
+) -> CommandOutcome:
+    """Run a command with its processes observed, and put together what they recorded.
+
+    The command keeps our terminal and gets our interrupts. ``spool`` keeps the records; without one they go
+    when everything is written.
+
+    Raises:
+        UsageError: there is no such command.
+        RunFailedError: the folder for the records cannot be made.
+
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(f"{command[0]}: no such command.", remedy="Give a program on PATH or its path.")
+    with _folder(spool) as folder:
+        if tracing is not None:
+            set_tracing(folder, tracing)
+        status = _wait([program, *command[1:]], injected(os.environ, folder))
+        content = read_spool(folder)
+        problems: list[str] = list(content.problems)
+        requests = collect(content, to, problems.append)
+        return CommandOutcome(
+            status=status,
+            requests=requests,
+            content=content,
+            problems=(*problems, *trouble(content)),
+        )
+
+
+@contextmanager
+def _folder(spool: Path | None) -> Iterator[Path]:
+    if spool is None:
+        with tempfile.TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+        return
+    try:
+        spool.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFailedError(f"cannot make {spool}: {error.strerror}.") from error
+    yield spool
+
+
+def _wait(command: list[str], environment: dict[str, str]) -> int:
+    """Run to the end. Ctrl-C goes to the command (it has our terminal); a termination is handed on."""
+    try:
+        process = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror}.") from error
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
+    terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        status = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, terminate)
+    return status if status >= 0 else 128 - status
+
+
+def set_tracing(folder: Path, tracing: Tracing | None) -> None:
+    """Tell the processes that write into ``folder`` which requests to trace from now on; None: none.
+
+    Raises:
+        RunFailedError: the control file cannot be written.
+
+    """
+    path = folder / CONTROL
+    if tracing is None:
+        path.unlink(missing_ok=True)
+        return
+    every = tracing.next is None and not tracing.request_ids
+    asked = {
+        "steps": tracing.steps,
+        "all_stages": tracing.all_stages,
+        "every": every,
+        "next": tracing.next or 0,
+        "request_ids": tracing.request_ids,
+    }
+    write_atomic(path, json.dumps(asked).encode())
+
+
+def trouble(content: SpoolContent) -> Iterator[str]:
+    """What must be said: hook points gone, versions not tested, requests cut off, faults of ours."""
+    if not content.processes:
+        yield NOT_OBSERVED
+    elif not content.calls:
+        yield "an engine was found, but no pipeline call of it was seen"
+    yield from dict.fromkeys(line for process in content.processes if (line := _hooks_of(process)))
+    for pid, request_id in content.unfinished:
+        if not alive(pid):
+            yield f"process {pid} ended in the middle of request {request_id}"
+    yield from (f"stepscope's own fault, the engine was not disturbed: {line}" for line in content.log)
+
+
+def _hooks_of(process: ProcessRecord) -> str:
+    """What must be said of the hook points of an engine in one process; empty if nothing."""
+    name, tested = f"{process.engine} {process.version}", ", ".join(process.tested)
+    if process.missing:
+        return f"{name}: hook points not found (tested with {tested}): {', '.join(process.missing)}"
+    if process.version not in process.tested:
+        return f"{name} is outside the tested range ({tested}); every hook point was found"
+    return ""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

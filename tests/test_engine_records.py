@@ -1,0 +1,201 @@
+"""What real engines recorded on a CPU (benchmarks/engines/demonstrate.py), put together."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stepscope.analyse.run.account import around, missing_ns, wall_ns
+from stepscope.analyse.run.dump_trust import judge
+from stepscope.analyse.run.reconcile import reconcile
+from stepscope.analyse.run.step_cache import disagreement, effect
+from stepscope.capture.engines.control import Control
+from stepscope.capture.engines.spool import CALLS, CLIENTS, CONTROL, LOG, PROCESSES, RUNNING, Spool
+from stepscope.model.engine_record import CallRecord, ClientRecord
+from stepscope.model.recording import CachedForward
+from stepscope.model.vocabulary import Outside, StepWork
+from stepscope.record import spool_reader
+from stepscope.record.perf_dump_reader import read_perf_dump
+from stepscope.session.engines.collect import Destination, collect, run_of
+
+DATA = Path(__file__).parent / "data" / "engines"
+RECORDED = ("sglang_own_3", "vllm_omni_uniproc", "vllm_omni_mp")
+
+
+def call_of(name: str) -> CallRecord:
+    return msgspec.json.decode((DATA / f"{name}.call.json").read_bytes(), type=CallRecord)
+
+
+def client_of(name: str) -> ClientRecord:
+    return msgspec.json.decode((DATA / f"{name}.client.json").read_bytes(), type=ClientRecord)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_requests_have_their_steps_and_add_up(name: str) -> None:
+    """Eight steps of two forwards that sum to their stage, nothing unaccounted, nothing untrusted."""
+    run = run_of(call_of(name), client_of(name))
+    dump = reconcile(run)
+    assert [len(step.forwards) for step in run.steps] == [2] * 8
+    stage = next(item for item in dump.steps if item.name == "DenoisingStage")
+    assert sum(step.duration_ms for step in dump.denoise_steps_ms) == pytest.approx(stage.duration_ms)
+    assert abs(dump.unaccounted_ms or 0) < 0.2
+    assert dump.trust is not None
+    assert dump.trust.ok, dump.trust.reasons
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_clients_wall_time_is_accounted_for(name: str) -> None:
+    """Queue, transfers, worker, saving and client are outside stages that leave nothing of the wall time."""
+    call, client = call_of(name), client_of(name)
+    assert call.request_id == client.request_id
+    assert abs(missing_ns(call, client)) < 0.001 * wall_ns(client)
+    names = {item.name for item in around(call, client)}
+    assert names >= {Outside.QUEUE_WAIT, Outside.REQUEST_TRANSFER, Outside.RESULT_TRANSFER, Outside.CLIENT}
+
+
+def test_steps_between_which_vllm_omni_schedules_are_free_of_that() -> None:
+    """Step by step in a worker, what lies between two steps is an outside stage and in no step."""
+    run = run_of(call_of("vllm_omni_mp"), client_of("vllm_omni_mp"))
+    between = [item for item in run.outside if item.name == Outside.ENGINE_SCHEDULING]
+    assert len(between) == 7
+    assert run.pauses == ()
+    assert not [
+        item
+        for item in run_of(call_of("vllm_omni_uniproc"), None).outside
+        if item.name == Outside.ENGINE_SCHEDULING
+    ]
+
+
+def test_sglangs_own_profiler_is_charged_to_its_steps_and_not_to_ours() -> None:
+    """Its stop and export lie in steps 4 and 5 of its dump; ours agree with a clock that only takes times."""
+    ours = [step.span.duration_ns / 1e6 for step in run_of(call_of("sglang_own_3"), None).steps]
+    theirs = read_perf_dump(DATA / "sglang_own_3.perf.json")
+    third = [
+        1000 * (end - begin)
+        for kind, _, begin, end in json.loads((DATA / "sglang_own_3.times_only.json").read_text())
+        if kind == "step"
+    ]
+    (reason,) = judge(theirs).reasons
+    assert "The other steps and the other stages can be kept" in reason
+    assert [step.duration_ms for step in theirs.denoise_steps_ms][4] > 5 * ours[4]
+    assert [step.duration_ms for step in theirs.denoise_steps_ms][5] > 20 * ours[5]
+    assert all(abs(one - other) < 2 for one, other in zip(ours[1:-1], third[1:-1], strict=True))
+
+
+def test_the_steps_that_sglang_recorded_are_marked() -> None:
+    """Asked for 3 it records 4, after a step of warm-up; the seconds of its profiler are a pause."""
+    run = run_of(call_of("sglang_own_3"), None)
+    assert [step.index for step in run.steps if step.traced] == [1, 2, 3, 4]
+    assert all(pause.reason == "profiler (SGLang's own)" for pause in run.pauses)
+    assert sum(pause.duration_ns for pause in run.pauses) > 1e9
+
+
+def test_another_machines_clock_is_not_put_on_one_line() -> None:
+    """Where the clocks differ, the client's times are left out rather than subtracted."""
+    call, client = call_of("sglang_own_3"), client_of("sglang_own_3")
+    elsewhere = replace(client, clock_offset_ns=client.clock_offset_ns + 10**12)
+    assert {item.name for item in around(call, elsewhere)} == {
+        Outside.QUEUE_WAIT,
+        Outside.WORKER,
+        Outside.OUTPUT_SAVING,
+    }
+
+
+def test_a_step_cache_is_told_by_blocks_and_by_its_own_word() -> None:
+    """Computed, partly computed and skipped steps; a cache that says something else is contradicted."""
+    call = call_of("sglang_own_3")
+    full, part = (
+        CachedForward(blocks=4, of_blocks=4, cached=False),
+        CachedForward(blocks=1, of_blocks=4, cached=True),
+    )
+    none = CachedForward(blocks=0, of_blocks=4, cached=None)
+    seen = (*[full] * 4, part, part, none, none, *[full] * 8)
+    recording = replace(call.recording, cache="cache-dit", cached_forwards=seen)
+    run = run_of(replace(call, recording=recording), None)
+    assert [step.work for step in run.steps][:5] == [
+        StepWork.COMPUTED,
+        StepWork.COMPUTED,
+        StepWork.PARTLY_COMPUTED,
+        StepWork.SKIPPED,
+        StepWork.COMPUTED,
+    ]
+    assert run.engaged.cached_steps == 2
+    worth = effect(run, seen)
+    assert worth is not None
+    assert worth.cached_steps == (2, 3)
+    assert worth.theoretical_speedup == pytest.approx(64 / 50)
+    lying = replace(full, cached=True)
+    assert disagreement((full, lying)) == (
+        "the step cache's own word differs from the blocks that were computed in forwards [1]"
+    )
+
+
+def test_a_server_leaves_a_bounded_number_of_records(tmp_path: Path) -> None:
+    """The oldest go: ten thousand requests leave as many files as are kept."""
+    spool = Spool(tmp_path, kept=5)
+    record = call_of("vllm_omni_uniproc")
+    for number in range(20):
+        spool.call(replace(record, number=number))
+        spool._queue.join() if number < 0 else None
+        while not spool._queue.empty():
+            pass
+    spool.close()
+    content = spool_reader.read_spool(tmp_path)
+    assert [call.number for call in content.calls] == [15, 16, 17, 18, 19]
+    assert spool.dropped == 0
+
+
+def test_the_reader_knows_the_writers_layout(tmp_path: Path) -> None:
+    """Both sides name the folders alike, and a damaged record costs only itself."""
+    names = (
+        spool_reader.CALLS,
+        spool_reader.CLIENTS,
+        spool_reader.PROCESSES,
+        spool_reader.RUNNING,
+        spool_reader.LOG,
+    )
+    assert names == (CALLS, CLIENTS, PROCESSES, RUNNING, LOG)
+    spool = Spool(tmp_path)
+    spool.running("request")
+    spool.fault("here", ValueError("wrong"))
+    (tmp_path / CALLS / "1-1.json").write_text("{")
+    content = spool_reader.read_spool(tmp_path)
+    assert content.unfinished == ((spool.pid, "request"),)
+    assert content.log == (f"{spool.pid}: here: ValueError: wrong",)
+    assert len(content.problems) == 1
+
+
+def test_tracing_is_counted_and_chosen_by_the_control_file(tmp_path: Path) -> None:
+    """The next N, chosen ids, every one, none; observation can be switched off and on."""
+    control = Control(tmp_path)
+    assert control.wanted("a") is None
+    (tmp_path / CONTROL).write_text(json.dumps({"next": 2, "steps": 3}))
+    assert [control.wanted(name) is not None for name in "abc"] == [True, True, False]
+    (tmp_path / CONTROL).write_text(json.dumps({"request_ids": ["x"], "all_stages": True}))
+    assert control.wanted("a") is None
+    chosen = control.wanted("x")
+    assert chosen is not None
+    assert chosen.all_stages
+    (tmp_path / CONTROL).write_text(json.dumps({"observe": False}))
+    assert not control.observes()
+    (tmp_path / CONTROL).unlink()
+    assert control.observes()
+
+
+def test_dumps_are_written_for_recorded_calls(tmp_path: Path) -> None:
+    """``collect`` writes a dump and a run record for each call, numbered in order of time."""
+    calls = (call_of("sglang_own_3"), call_of("vllm_omni_mp"))
+    content = spool_reader.SpoolContent(
+        calls=calls, clients=(), processes=(), unfinished=(), log=(), problems=()
+    )
+    problems: list[str] = []
+    to = Destination(perf_dump=tmp_path / "perf.json", runs=tmp_path / "runs")
+    found = collect(content, to, problems.append)
+    assert problems == []
+    assert [request.engine for request in found] == ["sglang", "vllm_omni"]
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["perf-1.json", "perf.json"]
+    assert len(list((tmp_path / "runs").glob("*/run.json"))) == 2
