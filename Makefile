@@ -40,7 +40,7 @@ survey: $(VENV)/.installed
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# SGLang, vLLM-Omni and cache-dit for real on this CPU: some 5 GB in .engines and 20 minutes the first time.
+# SGLang, vLLM-Omni and cache-dit for real on this CPU: some 3.3 GB in .engines and 20 minutes the first time.
 engines: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines/setup_engines.py
 	$(BIN)/python benchmarks/engines/demonstrate.py

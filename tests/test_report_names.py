@@ -22,8 +22,7 @@ def test_unrelated_traces_are_called_by_their_files() -> None:
     report = assemble(("a", "b"), (), made)
     assert [rank.name for rank in report.ranks] == ["a.json", "b.json"]
     screen = render_terminal(report)
-    assert "a.json: " in screen
-    assert "rank 0" not in screen
+    assert "a.json" in screen
     ranks = [replace(one, rank=replace(one.rank, rank=at)) for at, one in enumerate(made)]
     assert [rank.name for rank in assemble(("a", "b"), (), ranks).ranks] == ["rank 0", "rank 1"]
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from stepscope.session.run_script import Program
 
 
+SHOWN_FILES = 10
+
+
 class RunCommand:
     """Run a Python program unchanged and measure every diffusers pipeline call in it.
 
@@ -78,6 +81,11 @@ class RunCommand:
         results.add_argument(
             "--records", type=Path, metavar="DIR", help="with -- COMMAND: keep what its processes record here"
         )
+        parser.add_argument(
+            "--children",
+            action="store_true",
+            help="record the Python processes that the program starts too: perf-pid123.json, ...",
+        )
         parser.add_argument("-m", dest="module", action="store_true", help="run a module, as python -m does")
 
     def run(self, arguments: argparse.Namespace) -> Outcome:
@@ -90,6 +98,7 @@ class RunCommand:
 
             return observe_command(arguments)
         from stepscope.session.attached_run import ObservedProcess
+        from stepscope.session.children import environment_of_children
         from stepscope.session.run_script import execute
 
         program = _program(arguments)
@@ -98,7 +107,9 @@ class RunCommand:
         if options.trace is not None:
             os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it writes to standard error itself
         process = ObservedProcess(options, _problem)
-        atexit.register(_finish, process)
+        if options.children:
+            os.environ.update(environment_of_children(process.options, os.environ))
+        atexit.register(_finish, process, os.getpid())
 
         def run_program() -> int:
             execute(program)
@@ -126,6 +137,10 @@ def _options(arguments: argparse.Namespace) -> AttachOptions:
         if getattr(arguments, flag) and not arguments.profile:
             spelt = "--" + flag.replace("_", "-")
             raise UsageError(f"{spelt} traces nothing without --profile.", remedy="Add --profile.")
+    if arguments.children and not (arguments.profile or arguments.perf_dump_path or arguments.run_dir):
+        raise UsageError(
+            "--children records into files, and none is asked for.", remedy="Add --perf-dump-path perf.json."
+        )
     trace = ProfileOptions(
         steps=arguments.num_profiled_timesteps or PROFILED_STEPS,
         all_stages=arguments.profile_all_stages,
@@ -137,6 +152,7 @@ def _options(arguments: argparse.Namespace) -> AttachOptions:
         traced=arguments.call or (),
         perf_dump_path=arguments.perf_dump_path,
         run_directory=arguments.run_dir,
+        children=arguments.children,
     )
 
 
@@ -145,9 +161,9 @@ def _problem(text: str) -> None:
     print(f"stepscope: warning: {text}", file=sys.stderr, flush=True)
 
 
-def _finish(process: ObservedProcess) -> None:
+def _finish(process: ObservedProcess, owner: int) -> None:
     """After the program's last thread and exit function: take ourselves away and show what was seen."""
-    if os.getpid() != process.pid:  # a forked child that ends as Python programs do
+    if os.getpid() != owner:  # a forked child that ends as Python programs do
         return
     process.close()
     with contextlib.suppress(BrokenPipeError):
@@ -160,7 +176,8 @@ def _show(process: ObservedProcess) -> None:
     rank, _ = rank_here()
     if rank:
         return
-    if not process.count:
+    written = _files_of_children(process)
+    if not process.count and not written:
         print(
             "stepscope: warning: no pipeline call was seen. Code that is no diffusers pipeline is measured "
             "inside: with stepscope.call(name).",
@@ -169,4 +186,17 @@ def _show(process: ObservedProcess) -> None:
         return
     from stepscope.cli.attached import show_calls
 
-    show_calls(list(process.calls), process.count, sys.stderr)
+    if process.count:
+        show_calls(list(process.calls), process.count, sys.stderr)
+    for path in written[-SHOWN_FILES:]:
+        print(f"Written by a child process: {path}", file=sys.stderr)
+    if len(written) > SHOWN_FILES:
+        print(f"and {len(written) - SHOWN_FILES} more beside them", file=sys.stderr)
+
+
+def _files_of_children(process: ObservedProcess) -> list[Path]:
+    if not process.options.children:
+        return []
+    from stepscope.session.children import files_of_children
+
+    return list(files_of_children(process.options, process.began_unix_s))

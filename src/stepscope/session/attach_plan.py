@@ -41,6 +41,7 @@ class AttachOptions:
     perf_dump_path: Path | None = None
     run_directory: Path | None = None
     process: str = ""  # sets the files of this process apart from another's, as in "pid123"
+    children: bool = False  # processes that it forks are observed too
 
 
 def settled(options: AttachOptions) -> AttachOptions:

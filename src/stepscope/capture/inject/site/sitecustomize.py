@@ -1,4 +1,4 @@
-"""Imported by every Python process below ``stepscope run -- COMMAND``, before anything else.
+"""Imported by every Python process below ``stepscope run -- COMMAND`` or ``--children``, first of all.
 
 It stands on PYTHONPATH, so it survives spawn and exec (fork keeps what is loaded). It uses the standard
 library only, changes nothing but the import system, and never fails: a fault of ours is a line in the log.
@@ -13,12 +13,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  pathl
 
 
 def start_stepscope() -> None:
-    """Begin watching for engines; the variable is what switches it on."""
-    if not os.environ.get("STEPSCOPE"):
+    """Begin watching for engines, or for pipelines; the variables are what switches it on."""
+    engines, children = os.environ.get("STEPSCOPE"), os.environ.get("STEPSCOPE_CHILDREN")
+    if not engines and not children:
         return
     import stepscope_plugin  # type: ignore[import-not-found]  # beside this file, on the path
 
-    stepscope_plugin.start()
+    if engines:
+        stepscope_plugin.start()
+    if children:
+        stepscope_plugin.start_child()
 
 
 def next_sitecustomize() -> None:

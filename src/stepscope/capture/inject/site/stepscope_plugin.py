@@ -31,13 +31,29 @@ class StepscopeFinder:
 def start() -> None:
     """Start once in this process; never raise."""
     try:
-        if not any(finder is StepscopeFinder for finder in sys.meta_path):
-            sys.meta_path.append(StepscopeFinder)
+        find_stepscope()
         from stepscope.capture.inject.start import start as begin
 
         begin()
     except Exception as error:
         complain(error)
+
+
+def start_child() -> None:
+    """Observe the pipelines of a child of ``stepscope run --children``; never raise."""
+    try:
+        find_stepscope()
+        from stepscope.session.children import start_in_child
+
+        start_in_child()
+    except Exception as error:
+        sys.stderr.write(f"stepscope: warning: a child process is not observed: {error}\n")
+
+
+def find_stepscope() -> None:
+    """Let the package be found where this environment has none."""
+    if not any(finder is StepscopeFinder for finder in sys.meta_path):
+        sys.meta_path.append(StepscopeFinder)
 
 
 def complain(error: Exception) -> None:
