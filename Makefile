@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The version whose CPU build the tests are known to pass with; any torch from 2.4 on serves a user.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all integrations lint format types imports bench engines clean
+.PHONY: demo test integrations lint format bench survey engines clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,11 @@ format: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/all_cpu.py
+
+# Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
+survey: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/survey/requirements.txt
+	$(BIN)/python benchmarks/survey_diffusers.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -99,7 +99,7 @@ def _marked_classes() -> list[str]:
         f"{cls.__name__}.{name}"
         for cls in seen
         for name, value in vars(cls).items()
-        if getattr(value, "__stepscope_wrapper__", False)
+        if getattr(value.fget if isinstance(value, property) else value, "__stepscope_wrapper__", False)
     ]
 
 
