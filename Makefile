@@ -34,8 +34,13 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# What can be measured without a GPU, each against a named reference in the same run; some fifteen minutes.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/all_cpu.py
+	$(BIN)/python benchmarks/observer_cost.py
+	$(BIN)/python benchmarks/read_trace.py
+	$(BIN)/python benchmarks/report_speed.py
+	$(BIN)/python benchmarks/trace_size.py
+	$(BIN)/python benchmarks/null_experiment.py
 
 # Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
 survey: $(VENV)/.installed
