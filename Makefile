@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The version whose CPU build the tests are known to pass with; any torch from 2.4 on serves a user.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all integrations lint format types imports bench engines clean
+.PHONY: demo test integrations lint format bench survey engines clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,13 +34,23 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# What can be measured without a GPU, each against a named reference in the same run; some fifteen minutes.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/all_cpu.py
+	$(BIN)/python benchmarks/observer_cost.py
+	$(BIN)/python benchmarks/read_trace.py
+	$(BIN)/python benchmarks/report_speed.py
+	$(BIN)/python benchmarks/trace_size.py
+	$(BIN)/python benchmarks/null_experiment.py
+
+# Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
+survey: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/survey/requirements.txt
+	$(BIN)/python benchmarks/survey_diffusers.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# SGLang, vLLM-Omni and cache-dit for real on this CPU: some 5 GB in .engines and 20 minutes the first time.
+# SGLang, vLLM-Omni and cache-dit for real on this CPU: some 3.3 GB in .engines and 20 minutes the first time.
 engines: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines/setup_engines.py
 	$(BIN)/python benchmarks/engines/demonstrate.py

@@ -33,7 +33,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(autouse=True)
 def an_undisturbed_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether others use the machine must not decide a test; those of the CPU's use read folders of theirs."""
+    """Whether others use the machine must not decide a test; those of the CPU's use have folders."""
     monkeypatch.setattr("stepscope.capture.cpu_use.THREADS", Path("/nowhere"))
 
 
@@ -99,7 +99,7 @@ def _marked_classes() -> list[str]:
         f"{cls.__name__}.{name}"
         for cls in seen
         for name, value in vars(cls).items()
-        if getattr(value, "__stepscope_wrapper__", False)
+        if getattr(value.fget if isinstance(value, property) else value, "__stepscope_wrapper__", False)
     ]
 
 

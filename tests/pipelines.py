@@ -160,7 +160,7 @@ def flux() -> Any:
     return pipeline
 
 
-def flux_call(pipeline: Any, steps: int = 2) -> Any:
+def flux_call(pipeline: Any, steps: int = 2, **more: Any) -> Any:
     generator = torch.Generator().manual_seed(0)
     return pipeline(
         "a cat",
@@ -170,6 +170,7 @@ def flux_call(pipeline: Any, steps: int = 2) -> Any:
         generator=generator,
         max_sequence_length=16,
         output_type="np",
+        **more,
     ).images
 
 

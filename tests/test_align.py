@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analyse.trace.align import Match, align
+from stepscope.analyse.trace.align import align
+from stepscope.model.source_map import Match
 
 FEW = st.lists(st.integers(0, 5), max_size=60)
 

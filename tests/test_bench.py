@@ -125,7 +125,7 @@ def test_throttling_and_clocks_are_said() -> None:
     cool = GpuState(samples=10, sm_mhz=1980.0)
     hot = GpuState(samples=10, sm_mhz=1780.0, throttled=(("hardware thermal slowdown", 0.1),))
     said = notes(bench_runs([1.0] * 6, gpu=(cool, hot)), None)
-    assert "B: the GPU was held back by hardware thermal slowdown in 10% of the samples" in said
+    assert "B: the GPU was held back by hardware thermal slowdown in 10 % of the samples" in said
     assert any("A 1,980 MHz, B 1,780 MHz" in text for text in said)
     assert notes(bench_runs([1.0] * 6, gpu=(cool, cool)), None) == ()
     assert "no GPU was watched" in notes(bench_runs([1.0] * 6), None)[0]

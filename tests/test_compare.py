@@ -91,7 +91,7 @@ def test_a_sure_but_tiny_change_is_no_change() -> None:
     assert total.p_value is not None
     assert total.p_value < 0.001
     assert total.verdict is Verdict.NO_CHANGE
-    assert "0.5%" in total.reason
+    assert "0.5 %" in total.reason
 
 
 def test_an_outlier_does_not_make_a_direction() -> None:
@@ -200,7 +200,7 @@ def test_failing_above_a_limit() -> None:
     base = cohort("base", stepscope_json([350.0] * 10))
     single = compare(base, cohort("new", stepscope_json([354.0] * 10)))
     assert fails_above(single, 0.05) is None
-    assert "1.1%" in (fails_above(single, 0.01) or "")
+    assert "1.1 %" in (fails_above(single, 0.01) or "")
     wild = compare(noisy("b", 350.0, 3, seed=1, noise=0.2), noisy("n", 370.0, 3, seed=5, noise=0.2))
     assert wild.total.verdict is Verdict.NO_CHANGE
     assert fails_above(wild, 0.0) is None

@@ -89,7 +89,7 @@ def test_fail_above_decides_the_status(write, capsys) -> None:
     arguments = ["compare", ",".join(base), ",".join(new), "--fail-above"]
     assert main([*arguments, "5"]) == 0
     assert main([*arguments, "1"]) == 1
-    assert "more than the 1.0% allowed" in capsys.readouterr().err
+    assert "more than the 1.0 % allowed" in capsys.readouterr().err
 
 
 def test_json_keeps_its_schema(write, capsys) -> None:

@@ -146,3 +146,20 @@ def test_tracing_is_switched_on_and_off_by_the_command(tmp_path: Path) -> None:
     stepscope(tmp_path, "requests", "records", "--trace-off")
     assert not (tmp_path / "records" / "control.json").exists()
     assert stepscope(tmp_path, "requests", "nowhere").returncode == 2
+
+
+def test_off_means_that_nothing_is_loaded() -> None:
+    """The entry point that an installed stepscope gives the engines' plugin groups returns at once."""
+    code = (
+        "import sys; from stepscope.capture.inject.entry import start; start();"
+        "print([n for n in sys.modules if n.startswith('stepscope.capture.engines') or n == 'torch'])"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "STEPSCOPE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

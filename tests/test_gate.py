@@ -28,6 +28,7 @@ from stepscope.record.perf_dump_reader import perf_dump_from_json
 from stepscope.render.comparison.gate_github import render_gate_github
 from stepscope.render.comparison.gate_json import gate_schema
 from stepscope.render.comparison.gate_junit import render_gate_junit
+from stepscope.render.comparison.gate_tables import headline
 
 BUDGETS = """
 [default]
@@ -76,6 +77,29 @@ def test_kept_budgets_are_status_0(here, capsys) -> None:
     (here / "budgets.toml").write_text(BUDGETS.replace("DecodingStage = 60", "DecodingStage = 90"))
     assert main(["gate", "--budget", "budgets.toml", "perf.json"]) == 0
     assert capsys.readouterr().out.startswith("GATE PASSED: 8 checks")
+
+
+def test_a_run_folder_is_as_good_as_the_dump_in_it(here, capsys) -> None:
+    """As docs/compare.md says; one without a dump is a mistake in one line."""
+    (here / "budgets.toml").write_text(BUDGETS.replace("DecodingStage = 60", "DecodingStage = 90"))
+    (here / "run" / "logs").mkdir(parents=True)
+    (here / "perf.json").rename(here / "run" / "perf.json")
+    assert main(["gate", "--budget", "budgets.toml", "run"]) == 0
+    assert main(["gate", "--budget", "budgets.toml", "run/logs"]) == 2
+    assert "holds no perf dump" in capsys.readouterr().err
+
+
+def test_only_checks_that_were_done_are_counted() -> None:
+    """A baseline without a history is not a check that passed."""
+    checks = tuple(
+        Check(name=name, outcome=outcome, measured=1.0, limit=2.0, unit="ms")
+        for name, outcome in (("total", Outcome.PASSED), ("baseline", Outcome.SKIPPED))
+    )
+    result = GateResult(path="p", request_id="r", device="d", budget="b", cohort="c", checks=checks)
+    assert (
+        headline(GateReport(schema_version=1, passed=True, results=(result,)))
+        == "GATE PASSED: 1 check, 1 skipped"
+    )
 
 
 def test_the_most_specific_gpu_wins() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sqlite3
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -184,3 +185,40 @@ def test_nothing_from_a_file_reaches_the_terminal_raw(
     assert "\x1b" not in shown.out + shown.err
     assert "\x07" not in shown.out + shown.err
     assert "\\x1b]0;title" in shown.err
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", ["1e308", "-1e300", "1" + "0" * 300, "1" + "0" * 5000, "NaN", "1e999"])
+def test_numbers_that_nothing_reaches_are_no_numbers(
+    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sums and medians of them would overflow; the verdict is untrusted, with a reason in words."""
+    steps = ", ".join(f'{{"step": {index}, "duration_ms": {number}}}' for index in range(4))
+    path = tmp_path / "perf.json"
+    path.write_text(f'{{"total_duration_ms": {number}, "steps": [], "denoise_steps_ms": [{steps}]}}')
+    assert main(["report", str(path)]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.startswith("UNTRUSTED: the total is missing or zero")
+
+
+def test_an_event_without_end_costs_only_what_it_hides(tmp_path: Path) -> None:
+    """Beyond any event's length the reader looks for the next event and goes on from there."""
+    endless = '{"ph":"X","name":"' + "a" * (40 << 20) + '"}'
+    first, *others = (compact(document([one]))[len(compact(document([]))) - 2 : -2] for one in SMALL)
+    text = compact(document([]))[:-2] + ",".join([first, endless, *others]) + "]}"
+    trace = read_trace(write(tmp_path / "t.json.gz", text))
+    assert trace.event_count == len(SMALL)
+    assert "malformed_event" in {one.kind for one in trace.warnings}
+
+
+def test_a_huge_text_in_a_database_is_cut(tmp_path: Path) -> None:
+    """A name of 20 MB is not carried through every view."""
+    connection = sqlite3.connect(tmp_path / "x.sqlite")
+    connection.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+    connection.execute("INSERT INTO StringIds VALUES (1, zeroblob(20000000)), (2, ?)", ("k" * 20_000_000,))
+    connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, demangledName INT)")
+    connection.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 5, 1), (6, 9, 2)")
+    connection.commit()
+    connection.close()
+    assert max(map(len, read_trace(tmp_path / "x.sqlite").names)) == 100_000

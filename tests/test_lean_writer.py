@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from runs import make_run, stage, step
 from stepscope.model.run import Anchor, Run
-from stepscope.model.source_map import MappedCalls, MappingSummary
+from stepscope.model.source_map import MappedCalls, Match
 from stepscope.model.trace import SourceLine, Trace
 from stepscope.record.kineto.origins import LEAN_OPERATORS
 from stepscope.record.kineto.reader import read_kineto
@@ -103,6 +103,8 @@ def map_all(trace: Trace, _clock: TraceClock) -> MappedCalls:
     waits = np.array([name == "cudaStreamSynchronize" for name in names])
     size = len(names)
     return MappedCalls(
+        match=np.full(size, Match.CHECKED, np.int8),
+        reason=np.full(size, -1, np.int32),
         source=np.where(waits, 1, 0).astype(np.int32),
         operator=np.where(waits, -1, 1).astype(np.int32),
         shapes=np.where(waits, -1, 2).astype(np.int32),
@@ -110,7 +112,6 @@ def map_all(trace: Trace, _clock: TraceClock) -> MappedCalls:
         sources=(LINE, GUESS),
         operators=("unused", "aten::addmm"),
         shape_texts=('{"dims":[[1]]}', "unused", SHAPES),
-        summary=MappingSummary(calls=size, checked=size, by_place=0, exact_lines=size - int(waits.sum())),
     )  # fmt: skip
 
 
@@ -218,7 +219,8 @@ def test_the_header_says_how_well_it_is_mapped(tmp_path: Path) -> None:
     """Calls, checked ones and those with an exact line; shapes used, and no others."""
     ours = document(write(usual(tmp_path), tmp_path, mapper=map_all))["stepscope"]
 
-    assert ours["mapping"]["calls"] == ours["mapping"]["checked"] == 16
+    assert ours["mapping"]["calls"] == ours["mapping"]["checked"] == 12
+    assert ours["mapping"]["exact_lines"] == 9
     assert len(ours["shapes"]) == 1
     assert ours["steps"] == [1, 2, 3]
 

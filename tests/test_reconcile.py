@@ -83,7 +83,7 @@ def test_steps_that_do_not_fill_their_stage_are_untrusted() -> None:
 
     reasons = reconcile(short).trust.reasons
 
-    assert reasons == ("the 9 steps sum to 90.0 ms, 90.0% of the 100.0 ms of DenoisingStage (stage 1)",)
+    assert reasons == ("the 9 steps sum to 90.0 ms, 90.0 % of the 100.0 ms of DenoisingStage (stage 1)",)
 
 
 def test_stages_that_exceed_the_total_are_untrusted() -> None:

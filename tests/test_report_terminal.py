@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
 from reports import EVERY, hostile, normal, two_ranks, untrusted_dump, video
 from stepscope.render.report.answer import answer
+from stepscope.render.report.report_html import render_html
+from stepscope.render.report.report_markdown import render_markdown
 from stepscope.render.report.report_terminal import render_terminal, write_terminal
 from stepscope.render.wrapping import wrap_command
 
@@ -135,3 +138,15 @@ def test_information_never_comes_before_a_warning() -> None:
     finding = answer(normal()).finding
     assert finding is not None
     assert finding.id == "eager_elementwise"
+
+
+def test_ranks_of_several_requests_are_told_apart() -> None:
+    """Two rank 0 of different requests are named by request (or file) in every view, a lone number stays."""
+    (one,) = normal().ranks
+    other = replace(one, request_id="other", path="logs/other-global-rank0.trace.json.gz")
+    unnamed = replace(one, request_id=None, path="logs/unnamed.trace.json.gz")
+    report = replace(normal(), ranks=(one, other, unnamed, replace(one, rank=1)), runs=())
+    for text in (render_terminal(report), render_markdown(report), render_html(report)):
+        assert "other rank 0" in text
+        assert "unnamed.trace.json.gz rank 0" in text
+        assert f"{one.request_id} rank 1" not in text

@@ -25,7 +25,13 @@ from stepscope.model.run import (
     Workload,
 )
 from stepscope.model.vocabulary import CopyKind, Outside, Stage
-from stepscope.render.report.run_summary import RunFiles, render_run_summary, write_run_summary
+from stepscope.render.report.run_summary import (
+    RunFiles,
+    render_run_summary,
+    run_header,
+    write_run_summary,
+    write_runs_together,
+)
 
 GIB = 1024**3
 
@@ -158,3 +164,35 @@ def test_what_a_terminal_cannot_encode_is_replaced() -> None:
     run = full_run()
     write_run_summary(summarise(reconcile(run)), run, FILES, stream)
     assert b"UNTRUSTED" in buffer.getvalue() or b"TRUSTED" in buffer.getvalue()
+
+
+def test_times_that_were_not_warmed_up_say_so_on_the_first_lines() -> None:
+    """Before any number, not under the table."""
+    cold = replace(three_stages(), warmup=Warmup(requests=0, steps_each=0, steady=None, reason="--no-warmup"))
+    lines = rendered(cold).splitlines()
+    assert lines[1] == "NOT WARMED UP (--no-warmup): first-call costs are in these times"
+    assert not any(line.startswith("Warm-up") for line in lines)
+
+
+def test_where_weights_came_from_is_said() -> None:
+    """Those in a local folder need not be the published ones."""
+    run = full_run()
+    hub, folder = (replace(run.workload, load_format="auto", weights=one) for one in ("", "folder"))
+    assert "(published weights)" in rendered(replace(run, workload=hub))
+    assert "(weights from folder)" in rendered(replace(run, workload=folder))
+
+
+def test_several_runs_have_a_header_each_and_a_row_each() -> None:
+    """Number, prompt (on one line, escaped and cut) and request id."""
+    prompt = "a cat\n\x1b[31mon a mat " + "x" * 100
+    run = replace(full_run(), workload=replace(full_run().workload, prompt=prompt))
+    header = run_header(run, number=2, count=3)
+    assert header.startswith("\nRun 2 of 3: 'a cat ")
+    assert header.endswith(f"request {run.request_id}\n")
+    assert "\x1b" not in header
+    assert len(header) < 120
+    stream = io.StringIO()
+    write_runs_together([(summarise(reconcile(run)), run)] * 2, stream)
+    rows = stream.getvalue().splitlines()
+    assert rows[1].split()[:2] == ["run", "prompt"]
+    assert [row.split()[0] for row in rows if row.strip().startswith(("1 ", "2 "))] == ["1", "2"]

@@ -207,13 +207,40 @@ def test_untrusted_and_failed_rows_are_in_no_fit() -> None:
     assert any("enqueue times" in text for text in report.warnings)
 
 
-def test_a_law_needs_two_sizes() -> None:
-    """One size, or a time of zero, gives no exponent rather than a made-up one; two give no error."""
+def test_a_law_needs_three_sizes() -> None:
+    """Fewer, or a time of zero, give no exponent rather than a made-up one."""
     assert power_law([CurvePoint(x=1, ms=1)] * 3, series="s", against="tokens", group="") is None
-    points = [CurvePoint(x=1, ms=0), CurvePoint(x=2, ms=1)]
+    points = [CurvePoint(x=1, ms=0), CurvePoint(x=2, ms=1), CurvePoint(x=3, ms=2)]
     assert power_law(points, series="s", against="tokens", group="") is None
-    two = power_law([CurvePoint(x=1, ms=3), CurvePoint(x=2, ms=6)], series="s", against="tokens", group="")
-    assert (two.exponent, two.exponent_error) == (pytest.approx(1.0), None)
+    two = [CurvePoint(x=1, ms=3), CurvePoint(x=2, ms=6)]
+    assert power_law(two, series="s", against="tokens", group="") is None
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "doubt"),
+    [
+        ((1.0, 2.0, 4.0), ""),
+        ((4.0, 2.0, 1.0), "falls as size grows"),
+        ((1.0, 6.0, 4.0), "misses a point by"),
+        ((1.0, 1.1, 1.0), "not distinguishable"),
+    ],
+)
+def test_a_fit_that_should_not_be_believed_says_so(times_ms, doubt) -> None:
+    """Beside the number: it is not left to the reader to know that time does not fall with size."""
+    points = [CurvePoint(x=2.0**at, ms=ms) for at, ms in enumerate(times_ms)]
+    fit = power_law(points, series="s", against="tokens", group="")
+    assert fit.doubt.startswith(doubt)
+    assert bool(fit.doubt) == bool(doubt)
+
+
+def test_a_sweep_of_too_few_points_says_why_there_is_no_fit() -> None:
+    """Two sizes and one step count describe no growth; a first call that was faster cost nothing."""
+    rows = [row(16 * n, stages={"DenoisingStage": float(n)}, first_use_ms=-5.0) for n in (1, 2)]
+    report = sweep_report(rows)
+    assert report.fits == ()
+    assert any("no growth is fitted over sizes: 2 were" in text for text in report.warnings)
+    assert "not distinguishable" in render_sweep_terminal(report)
+    assert "-5" not in render_sweep_terminal(report)
 
 
 def test_tokens_of_pictures_and_videos() -> None:

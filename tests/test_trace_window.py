@@ -11,7 +11,9 @@ import pytest
 
 import pipelines
 from stepscope.model.vocabulary import TraceDetail
-from stepscope.session.observe import ObservedCall, TraceRequest
+from stepscope.record.kineto.reader import read_kineto
+from stepscope.session.keep_trace import TraceToKeep, keep_trace
+from stepscope.session.observe import ObservedCall, Switching, TraceRequest
 from test_observe import observe
 
 
@@ -153,3 +155,55 @@ def test_denoisers_without_a_scheduler_are_counted_by_forwards(tmp_path: Path) -
     assert observed.raw_trace.steps == (1, 2)
     assert len(observed.run.steps) == 6
     assert "each denoiser forward is counted as a step" in observed.run.warnings[0]
+
+
+@pytest.mark.parametrize("switching", list(Switching))
+def test_the_window_is_exact_however_the_profiler_is_kept_to_it(
+    flux: Any, tmp_path: Path, switching: Switching
+) -> None:
+    """Paused, switched or recording throughout: the trace that is written holds steps 1 and 2."""
+    observed = trace(flux, 5, 2, tmp_path, detail=TraceDetail.SOURCE, switching=switching)
+    assert observed.raw_trace is not None
+    window, _ = keep_trace(TraceToKeep(observed=observed, run=observed.run, directory=tmp_path))
+    written = read_kineto(Path(window.path))
+    attention = np.array([name == "aten::scaled_dot_product_attention" for name in written.names])
+
+    assert window.steps == observed.raw_trace.steps == (1, 2)
+    names = [written.names[name] for name in written.annotations.name]
+    assert [name for name in names if name.startswith("denoising_step")] == [
+        "denoising_step_1",
+        "denoising_step_2",
+    ]
+    layers = len(flux.transformer.transformer_blocks) + len(flux.transformer.single_transformer_blocks)
+    assert attention[written.operators.name].sum() == 2 * layers
+
+
+def test_only_a_pause_stops_the_profiler_inside_the_call(flux: Any, tmp_path: Path) -> None:
+    """A switched one is processed after the call; one that records throughout has no pause at all."""
+    pauses = {
+        switching: trace(flux, 4, 2, tmp_path, detail=TraceDetail.SOURCE, switching=switching).run.pauses
+        for switching in Switching
+    }
+
+    assert [len(pauses[switching]) for switching in Switching] == [2, 2, 0]
+
+
+def test_the_profiler_is_off_after_a_failed_call_however_it_was_kept(flux: Any, tmp_path: Path) -> None:
+    """An exception in step 2: what was recorded is there, and nothing goes on recording."""
+    import torch
+
+    for switching in Switching:
+
+        def fails(_pipeline: Any, index: int, _timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+            if index == 2:
+                raise ValueError("stop here")
+            return tensors
+
+        wanted = TraceRequest(steps=5, scratch_dir=tmp_path, detail=TraceDetail.SOURCE, switching=switching)
+        observed = observe(
+            flux, lambda fails=fails: pipelines.flux_call(flux, 5, callback_on_step_end=fails), trace=wanted
+        )
+        assert isinstance(observed.error, ValueError)
+        assert not torch.autograd._profiler_enabled()
+        assert observed.raw_trace is not None
+        assert observed.raw_trace.steps[0] == 1

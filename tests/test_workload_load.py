@@ -133,7 +133,11 @@ def test_a_bad_folder_is_told_in_one_line(tmp_path, files, kind, words):
         ({"denoiser_layers": 0}, "one layer"),
         ({"model": "Qwen/Qwen-Image", "denoiser_layers": 2}, "--load-format dummy"),
         ({"offload": Offload(kind=OffloadKind.MODEL)}, "offload on a CPU"),
-        ({"attention_backend": "warp"}, "--attention-backend warp.*torch_sdpa"),
+        (
+            {"attention_backend": "warp"},
+            "--attention-backend warp.*torch_sdpa.*Known: .*sage_varlen.*xformers",
+        ),
+        ({"attention_backend": "sage_atn"}, "Did you mean sage_attn"),
         ({"model": "tiny/ltx-video", "lora_path": "./nowhere"}, "no LoRA"),
         ({"model": "tiny/stable-diffusion-3.5-large", "compile": CompileKind.REGIONAL}, "repeated blocks"),
         ({"model": "tiny/hunyuanvideo", "image_input": True}, "takes no --image-path"),

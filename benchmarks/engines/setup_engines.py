@@ -2,7 +2,7 @@
 
     python benchmarks/engines/setup_engines.py [FOLDER]        (default: .engines)
 
-About 4 minutes and 4 GB on two cores (3 GB of it torch and triton). Nothing of the engines is edited:
+About 5 minutes and 3.3 GB on two cores (3 GB of it torch and triton). Nothing of the engines is edited:
 SGLang's wheel is for Python 3.12, its Python part runs on 3.11, so it is unpacked into the environment. The
 stand-ins beside this file supply what only accelerators have; right for structure, not for speed.
 """

@@ -1,1 +1,1 @@
-"""Tiny instances of every diffusers pipeline class, run plainly and observed: what an observer must survive."""
+"""Tiny instances of every diffusers pipeline class, run plainly and observed."""

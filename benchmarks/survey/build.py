@@ -19,8 +19,8 @@ from survey.components import NoConfigurationError, build_components
 from survey.tables import pipeline_entries
 
 STEP_ARGUMENTS = (
-    "num_inference_steps",
     "prior_num_inference_steps",
+    "num_inference_steps",
     "decoder_num_inference_steps",
     "super_res_num_inference_steps",
     "num_steps",

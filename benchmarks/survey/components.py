@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import transformers
 
 from survey.stand_ins import STAND_INS
 from survey.tables import ComponentEntry, component_entries
@@ -55,8 +56,7 @@ def _instance(class_name: str, entry: ComponentEntry, config: dict[str, Any]) ->
     config = {key: _value(value) if isinstance(value, Mapping) else value for key, value in config.items()}
     if not entry.config_class:
         return component_class(**config)
-    library = importlib.import_module(entry.library)
-    config_class = getattr(library, entry.config_class, None) or component_class.config_class
+    config_class = getattr(transformers, entry.config_class, None) or component_class.config_class
     return component_class(config_class(**config))
 
 

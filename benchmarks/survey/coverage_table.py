@@ -41,13 +41,14 @@ called twice plainly and once observed, on one thread of a CPU (torch {version("
 {version("transformers")}, {platform.machine()}).
 
 - {len(rows)} classes, {len(ran)} observed.
-- {covered} of them with {GOAL:.0%} or more of the wall time in known calls. Components here are so small that Python
-  between two calls counts; with real weights the share is higher.
+- {covered} of them with {GOAL:.0%} or more of the wall time in known calls. Components here are so small
+  that Python between two calls counts; with real weights the share is higher.
 - {len(repeating)} give the same bits in two plain runs; {identical} of these give them observed too.
 
-`steps`: seen / asked, one number a denoising stage or loop. Fewer or more are the pipeline's own doing: strength
-shortens, PNDM and second-order schedulers add, combined pipelines have a prior and a decoder. `fwd`: denoiser
-forwards in a step. `bits`: observed output identical to the last bit; `-`: two plain runs differ already.
+`steps`: seen / asked, one number a denoising stage or loop. Fewer or more are the pipeline's own doing:
+strength shortens, PNDM and second-order schedulers add, combined pipelines have a prior and a decoder.
+`fwd`: denoiser forwards in a step. `bits`: observed output identical to the last bit; `-`: two plain runs
+differ already. Coverage of calls under two seconds is the middle one of three.
 Stages: {", ".join(f"{short} = {name}" for name, short in _SHORT.items())}.
 """
 
@@ -71,7 +72,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 def _others(rows: Sequence[Row]) -> str:
     lines = ["| class | | reason |", "| --- | --- | --- |"]
     lines += [
-        f"| {row['name']} | {'not built' if row['status'] == 'not_built' else 'failed'} | {_escaped(row['reason'])} |"
+        f"| {row['name']} | {row['status'].replace('_', ' ')} | {_escaped(row['reason'])} |"
         for row in rows
         if row["status"] != "ran"
     ]

@@ -27,7 +27,7 @@ def prepare() -> None:
 def _declare_operators() -> None:
     """Let a torchvision built for CUDA be imported beside a CPU torch.
 
-    Its compiled part does not load there, but the pipelines only need its picture transforms, which are Python.
+    Its compiled part does not load there; the pipelines only need its picture transforms, which are Python.
     """
     import torch
 

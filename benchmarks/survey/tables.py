@@ -1,8 +1,8 @@
-"""The data tables: which components a pipeline class takes, in which tiny configuration, and how it is called.
+"""The data tables: which components a pipeline class takes, in which tiny configuration, and its call.
 
-``data/components.json`` maps a component class to its library and tiny configurations; ``data/pipelines.json``
-maps a pipeline class to its components and call arguments. Both are data only. The values are those that
-diffusers' own tests (Apache-2.0) use for tiny models, or were found by trying.
+``data/components.json`` maps a component class to its library and tiny configurations;
+``data/pipelines.json`` maps a pipeline class to its components and call arguments. Both are data only. The
+values are those that diffusers' own tests (Apache-2.0) use for tiny models, or were found by trying.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offline tokenizers and processors: ``stepscope.workload``'s counting tokenizer, its ids inside the encoder's."""
+"""Offline tokenizers and processors, made of ``stepscope.workload``'s counting tokenizer."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class PositionedTokenizer(CountingTokenizer):
 
 
 def make_processor(name: str, encoder: Any, size: int, picture: int | None) -> Any:
-    """A processor of transformers; its tokenizer has ids below ``size``, its pictures are ``picture`` wide."""
+    """A processor of transformers: token ids below ``size``, pictures ``picture`` wide."""
     if not issubclass(getattr(transformers, name), transformers.ProcessorMixin):
         square = {} if picture is None or "Clap" in name else {"size": {"height": picture, "width": picture}}
         return getattr(transformers, name)(**square)

@@ -321,6 +321,12 @@ class RankReport:
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()
     findings: tuple[Finding, ...] = ()
+    label: str = ""  # what tells it from the other traces of a report where the rank does not: its file
+
+    @property
+    def name(self) -> str:
+        """What the trace is called in a report."""
+        return self.label or f"rank {self.rank}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

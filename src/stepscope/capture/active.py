@@ -81,12 +81,14 @@ class ActiveCall:
         self.modules = modules  # (name, module) of each component
         self.graph_replays = 0
         self.graph_captures = 0
+        self.stream = current_stream(clock.device)
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
         self.ranges: Ranges | None = None
         self.every_call = False  # watchers want each call, not only a change of kind
         self.named: list[str] = []  # stages that the user has named and that are open
         self.steps_open = 0  # iterations that the user has marked
         self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
+        self.labels: list[tuple[int, str | None]] = []  # what forwards are called, from this event on
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline
         self._last_kind: CallKind | None = None
@@ -125,6 +127,8 @@ class ActiveCall:
     def enter(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
+        if kind is CallKind.HOUSEKEEPING:
+            return self.enter_transfer(known)  # it is in no stage of its own either
         if self.watchers and (kind is not self._last_kind or self.every_call or kind is CallKind.STEP):
             probe = self.clock.mark()
             if probe is None:  # a watcher may wait for the device, which would break the capture
@@ -147,6 +151,12 @@ class ActiveCall:
             self.forward_watch.begin()
         self._flat += (known, True, mark, batch_of(args, kwargs))
         return True
+
+    def tell_label(self, label: str | None) -> str | None:
+        """Forwards are called so from now on; returns what they were called before."""
+        before = self.labels[-1][1] if self.labels else None
+        self.labels.append((len(self._flat) // 4, label))
+        return before
 
     def enter_transfer(self, known: Known) -> bool:
         """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
@@ -217,6 +227,16 @@ class ActiveCall:
         finally:
             self.pauses.append(Pause(reason=reason, host_start_ns=begin, host_end_ns=self.clock.now_ns()))
             self._flat += (PAUSE, False, self.clock.mark(), None)
+
+
+def current_stream(device: str | None) -> int | None:
+    """Torch's number of the stream that is current on a device; None on the host."""
+    import torch
+
+    kind = (device or "cpu").partition(":")[0]
+    if kind not in {"cuda", "xpu"} or not getattr(torch, kind).is_available():
+        return None
+    return int(getattr(torch, kind).current_stream(device).stream_id)
 
 
 def batch_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

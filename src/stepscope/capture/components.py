@@ -33,6 +33,9 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
         (r"_?get_\w*prompt_embeds$|_get_glm_embeds$", CallKind.TEXT_ENCODING),
         (r"_?prepare_(\w+_)?(latents?|image|images)(_and_mask)?$", CallKind.LATENTS),
         (r"_?pre_?process(_\w+)?$", CallKind.VAE_ENCODING),
+        (r"_execution_device$|maybe_free_model_hooks$|progress_bar$", CallKind.HOUSEKEEPING),
+        (r"_?(un)?pack_\w*(latents?|text_ids)\w*$|_?(un|de)?normalize_\w*latents?$", CallKind.HOUSEKEEPING),
+        (r"_?(prepare|get)_\w*(ids|position\w*|embeddings?|embedding|kwargs)$", CallKind.HOUSEKEEPING),
     )
 )
 """Methods that diffusers pipelines share by convention (counted over the 213 classes of 0.42.1)."""
@@ -67,7 +70,10 @@ def methods_of_pipeline(pipeline: Any, name: str) -> Methods:
     found: Methods = {}
     for attribute in dir(type(pipeline)):
         kind = next((kind for pattern, kind in PIPELINE_METHODS if pattern.match(attribute)), None)
-        if kind is not None and inspect.isfunction(inspect.getattr_static(type(pipeline), attribute)):
+        if kind is None:
+            continue
+        member = inspect.getattr_static(type(pipeline), attribute)
+        if inspect.isfunction(member) or isinstance(member, property):
             found[attribute] = Known(kind, name, attribute)
     return found
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+
 from stepscope.capture.active import ActiveCall, Event
 from stepscope.capture.clock import DeviceClock, Mark
 from stepscope.capture.offload import Moved, component_of, owners, settle
@@ -14,7 +17,9 @@ def freeze(
     call: ActiveCall, *, start: Mark, end: Mark, ends: ThreeEnds, anchor: Anchor, incomplete: str | None
 ) -> Recording:
     """Resolve the marks and freeze the call. The device has been waited for."""
-    events = balanced(call.events, end)
+    raw = call.events
+    labels = labels_told(call.labels, raw)
+    events = balanced(raw, end)
     marks = [start, *(mark for _, _, mark, _ in events if mark is not None), end]
     moments, trouble = resolve(call.clock, marks)
     moves = any(isinstance(detail, Moved) for *_, detail in events)
@@ -26,19 +31,34 @@ def freeze(
         end=moments[-1],
         ends=ends,
         edges=tuple(
-            _edge(event, moment, owner, call.clock)
+            _edge(event, moment, owner, call.clock, labels.get(id(event)))
             for event, moment in zip(events, moments[1:-1], strict=True)
         ),
         pauses=tuple(call.pauses),
         profiled=tuple(call.profiled),
         anchors=(anchor,),
         device=call.clock.device,
+        stream=call.stream,
         thread=call.thread,
         warnings=(trouble,) if trouble else (),
         incomplete_reason=incomplete,
         created_unix_ns=anchor.unix_ns,
         graph_replays=call.graph_replays,
     )
+
+
+def labels_told(told: Sequence[tuple[int, str | None]], events: Sequence[Event]) -> dict[int, str | None]:
+    """What the pipeline called each forward, by the identity of the event with which it began."""
+    if not told:
+        return {}
+    places = [place for place, _ in told]
+    found = {}
+    for index, event in enumerate(events):
+        known, entering, *_ = event
+        at = bisect_right(places, index)
+        if entering and known.kind is CallKind.FORWARD and at:
+            found[id(event)] = told[at - 1][1]
+    return found
 
 
 def resolve(clock: DeviceClock, marks: list[Mark]) -> tuple[list[Moment], str | None]:
@@ -75,7 +95,7 @@ def balanced(events: list[Event], end: Mark) -> list[Event]:
     return [event for index, event in enumerate(events) if index not in dropped] + closing
 
 
-def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock) -> Edge:
+def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock, label: str | None) -> Edge:
     known, entering, _, detail = event
     stage = STAGE_OF.get(known.kind)
     moved = detail if isinstance(detail, Moved) else None
@@ -87,6 +107,7 @@ def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock) -
         method=known.method,
         stage=known.stage or (stage.value if stage else None),
         batch=detail if entering and known.kind is CallKind.FORWARD else None,
+        label=label,
         solver_order=known.solver_order,
         move=None if moved is None else settle(moved, clock),
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,29 +134,34 @@ class Profiler:
 def can_toggle(device_kind: str) -> bool:
     """Whether collection can be switched on a device while a profiler is at work: tried, once in a process.
 
-    It records one operation between two that it must not record.
+    Not every torch can, and some lose everything that was collected; then the profiler stops in a pause.
     """
     import torch
 
     if torch.autograd._profiler_enabled() or not hasattr(torch._C._autograd, "_toggle_collection_dynamic"):
         return False
-    with tempfile.TemporaryDirectory() as folder:
-        request = TraceRequest(steps=1, scratch_dir=Path(folder), detail=TraceDetail.KERNELS)
-        trial = Profiler(request, device_kind)
-        tensor = torch.zeros(8, device=device_kind)
-        try:
-            trial.start(collecting=False)
-            tensor.sin()
-            trial.switch_on()
-            tensor.cos()
-            trial.switch_off()
-            tensor.exp()
-            trial.stop(collecting=False)
-            recorded = [event.name() for event in trial.events() if event.device_type().name != "CPU"]
-        except RuntimeError:
-            return False
-    named = "".join(recorded).lower()
-    return "cos" in named and "sin_kernel" not in named and "exp_kernel" not in named
+    trial = Profiler(TraceRequest(steps=1, scratch_dir=Path(), detail=TraceDetail.KERNELS), device_kind)
+    try:
+        names = _names_of_a_trial(trial, torch.zeros(8, device=device_kind))
+    except RuntimeError:
+        return False
+    finally:
+        if trial.running:
+            with suppress(RuntimeError):
+                trial.stop()
+    return "cos_kernel" in names and "sin_kernel" not in names and "exp_kernel" not in names
+
+
+def _names_of_a_trial(trial: Profiler, tensor: Any) -> str:
+    """Names of the device's work that is recorded of a sine, a cosine and an exponential: the cosine's."""
+    trial.start(collecting=False)
+    tensor.sin()
+    trial.switch_on()
+    tensor.cos()
+    trial.switch_off()
+    tensor.exp()
+    trial.stop(collecting=False)
+    return " ".join(event.name() for event in trial.events() if event.device_type().name != "CPU")
 
 
 def start_without_operators(profile: Any) -> None:

@@ -21,6 +21,8 @@ from stepscope.model.vocabulary import Outside
 
 __all__ = ["RawTrace", "Switching", "TraceRequest", "TraceWindow"]
 
+ALL_STEPS = -1
+NOT_ALL = "steps after the first decoding are not traced: this profiler cannot be switched on again"
 _TERMINAL = frozenset({CallKind.DECODING, CallKind.POSTPROCESSING})
 _ITERATION_STARTS = frozenset({CallKind.FORWARD, CallKind.CONDITIONER})
 
@@ -55,6 +57,7 @@ class TraceWindow(Watcher):
     def before(self, kind: CallKind) -> None:
         """Start before the first forward, stop before the first known call after the last wanted step."""
         if self._finished or self._switching is Switching.WHOLE:
+            self._say_what_is_missed(kind)
             return
         if kind is CallKind.STEP:
             self._ended = self._marked
@@ -73,7 +76,7 @@ class TraceWindow(Watcher):
         if kind in _ITERATION_STARTS:
             self._before_iteration(kind)
         elif self._recording_since is not None and (self._enough() or (kind in _TERMINAL and self._ended)):
-            self._call.pause("profiler stop", self._stop)
+            self._call.pause("profiler stop", self._suspend if self._goes_on() else self._stop)
 
     def _before_iteration(self, kind: CallKind) -> None:
         if self._recording_since is None:
@@ -89,6 +92,15 @@ class TraceWindow(Watcher):
             self._ended = self._marked
             if self._recording_since is not None and self._enough():
                 self._call.pause("profiler stop", self._stop)
+
+    def _goes_on(self) -> bool:
+        """Whether steps after this decoding are wanted, and can be recorded too: video made in chunks."""
+        return self._request.steps == ALL_STEPS and self._switching is Switching.TOGGLE
+
+    def _say_what_is_missed(self, kind: CallKind) -> None:
+        missed = self._request.steps == ALL_STEPS and self._switching is Switching.PAUSE
+        if missed and kind in _ITERATION_STARTS and self._call.profiled and NOT_ALL not in self.warnings:
+            self.warnings.append(NOT_ALL)
 
     def _enough(self) -> bool:
         return 0 <= self._request.steps < self._ended
@@ -110,8 +122,11 @@ class TraceWindow(Watcher):
         return True
 
     def _stop(self) -> None:
-        """Stop recording; the profiler itself goes on where it is only switched."""
+        """Stop recording for good; the profiler itself goes on where it is only switched."""
         self._finished = True
+        self._suspend()
+
+    def _suspend(self) -> None:
         if self._recording_since is None:
             return
         if self._watch is not None:

@@ -61,7 +61,8 @@ class Wrappers:
     def wrap(self, owner: Any, name: str, make: Callable[[Callable[..., Any], str], Any]) -> None:
         """Replace ``owner.name`` (of a class, or an instance's own attribute) by ``make(original, name)``.
 
-        What is already wrapped is only counted. Static methods, class methods and properties are left alone.
+        What is already wrapped is only counted. Of a property its getter is replaced; static and class
+        methods are left alone.
         """
         key = (_Identity(owner), name)
         with _lock:
@@ -72,13 +73,16 @@ class Wrappers:
                 return
             original = inspect.getattr_static(owner, name, None)  # None: a magic __getattr__ made it up
             is_instance = not inspect.isclass(owner)
-            if not (inspect.isfunction(original) or (is_instance and callable(original))):
+            function: Any = original.fget if isinstance(original, property) else original
+            if not (inspect.isfunction(function) or (is_instance and callable(function))):
                 return
             before = vars(owner).get(name, _ABSENT)
-            if getattr(original, _OURS, False):  # inherited from a class that is wrapped too
-                original = original.__wrapped__
-            wrapper = functools.wraps(original)(make(original, name))
+            if getattr(function, _OURS, False):  # inherited from a class that is wrapped too
+                function = function.__wrapped__
+            wrapper: Any = functools.wraps(function)(make(function, name))
             setattr(wrapper, _OURS, True)
+            if isinstance(original, property):
+                wrapper = property(wrapper, original.fset, original.fdel, original.__doc__)
             _set(owner, name, wrapper)
             _installed[key] = _Installed(before, wrapper)
             self._mine.append(key)

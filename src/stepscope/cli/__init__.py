@@ -14,6 +14,7 @@ from stepscope.cli.compare import CompareCommand
 from stepscope.cli.doctor import DoctorCommand
 from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
+from stepscope.cli.models import ModelsCommand
 from stepscope.cli.nsys import NsysCommand
 from stepscope.cli.output import say
 from stepscope.cli.parser import Parser
@@ -28,6 +29,7 @@ from stepscope.model.errors import StepscopeError, Terminated
 
 COMMANDS: tuple[Command, ...] = (
     GenerateCommand(),
+    ModelsCommand(),
     RunCommand(),
     RequestsCommand(),
     ReportCommand(),

@@ -30,6 +30,7 @@ class DumpForward:
     host_ms: float | None = None
     batch: int | None = None
     work: str = "computed"
+    label: str | None = None  # cond, uncond, ...: what the pipeline called it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     likely = [name for close in closest for name in names if name.lower() == close]
     holding.sort(key=lambda name: (len(_parts(name)), -_likeness(word, name)))
     spelt = [name for name in likely if _likeness(word, name) >= 0.85]  # a slip of the hand
-    return list(dict.fromkeys([*spelt, *holding, *likely]))[:most]
+    return spelt[:most] or list(dict.fromkeys([*holding, *likely]))[:most]
 
 
 def _likeness(word: str, name: str) -> float:

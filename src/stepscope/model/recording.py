@@ -31,6 +31,7 @@ class CallKind(Word):
     PAUSE = "pause"  # a profiler being started or stopped
     CUSTOM = "custom"  # a stage named by the user
     STEP = "step"  # an iteration marked by the user
+    HOUSEKEEPING = "housekeeping"  # known, but no stage of its own: it belongs to what is around or after it
 
 
 STAGE_OF = {
@@ -83,6 +84,7 @@ class Edge:
     method: str = ""
     stage: str | None = None
     batch: int | None = None  # FORWARD, entering: first dimension of the sample
+    label: str | None = None  # FORWARD, entering: what the pipeline calls it (cond, uncond)
     solver_order: int = 1  # SCHEDULER_STEP
     move: Move | None = None  # TRANSFER, leaving
 
@@ -126,6 +128,7 @@ class Recording:
     memory_reason: str | None = None
     anchors: tuple[Anchor, ...] = ()
     device: str | None = None
+    stream: int | None = None  # torch's number of the one that was current when the call began
     thread: int | None = None
     outside: tuple[OutsideRun, ...] = ()
     warnings: tuple[str, ...] = ()

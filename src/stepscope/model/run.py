@@ -111,6 +111,7 @@ class Forward:
     component: str  # the pipeline's own name for it: transformer, transformer_2, unet
     batch: int | None = None  # first dimension of the sample: 2 where guidance doubles the batch
     work: StepWork = StepWork.COMPUTED
+    label: str | None = None  # the pipeline's own name for it, where it tells one: cond, uncond, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

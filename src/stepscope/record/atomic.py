@@ -13,6 +13,8 @@ from stepscope.model.errors import RunFailedError
 NAME_CHARACTERS = 50
 """Of the final name in the temporary one: a name that just fits has no room for more."""
 
+TRACE_ENDING = ".trace.json.gz"
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -85,11 +87,16 @@ def _target(path: Path) -> Path:
 
 
 def free_path(path: Path) -> Path:
-    """``path``, or the first of ``name-1.ext``, ``name-2.ext``, ... that does not exist yet."""
+    """``path``, or the first of ``name-1.ext``, ``name-2.ext``, ... that does not exist yet.
+
+    A trace's whole ending stays an ending: viewers look at it.
+    """
+    ending = TRACE_ENDING if path.name.endswith(TRACE_ENDING) else path.suffix
+    name = path.name.removesuffix(ending)
     candidate, number = path, 0
     while candidate.exists():
         number += 1
-        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        candidate = path.with_name(f"{name}-{number}{ending}")
     return candidate
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -19,6 +18,8 @@ from stepscope.model.errors import UnreadableInputError
 from stepscope.record.byte_stream import ByteStream
 from stepscope.record.input_file import too_large
 
+_FARTHEST = 1e18  # milliseconds: the sums of a run stay far inside a float's range
+_MOST_DIGITS = 21
 _LARGEST_BYTES = 1 << 27  # inflated; a million steps take 40 MB
 _FIELDS = tuple(field for field in dataclasses.fields(PerfDump) if field.name != "warnings")
 _HINTS = get_type_hints(PerfDump)
@@ -110,13 +111,17 @@ def _text_of(path: Path) -> str:
 
 
 def _parsed(text: str) -> Any:
-    """JSON in which NaN, infinities and numbers beyond a float's range are null: no number at all."""
-    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    """JSON in which NaN, infinities and numbers that no clock or memory reaches are null."""
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_possible, parse_int=_possible_integer)
 
 
-def _finite(text: str) -> float | None:
+def _possible(text: str) -> float | None:
     value = float(text)
-    return value if math.isfinite(value) else None
+    return value if abs(value) < _FARTHEST else None
+
+
+def _possible_integer(text: str) -> int | None:
+    return int(text) if len(text) < _MOST_DIGITS else None
 
 
 def _from_lines(text: str, path: Path, whole: ValueError) -> tuple[PerfDump, ...]:

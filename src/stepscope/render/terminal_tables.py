@@ -50,8 +50,9 @@ def runs(report: Report, width: int) -> Grid:
 
 def gpus(report: Report, width: int) -> Grid:
     """The ranks side by side."""
-    keys = ("rank", "name", "busy_ratio", "span_ms", "idle_ms", "exposed_communication_ms", "exposed_copy_ms",
-            "kernel_count")  # fmt: skip
+    named_by = "label" if any(rank.label for rank in report.ranks) else "rank"
+    keys = (named_by, "name", "busy_ratio", "span_ms", "idle_ms", "exposed_communication_ms",
+            "exposed_copy_ms", "kernel_count")  # fmt: skip
     layout = Layout(flexible="name", optional=("kernel_count", "exposed_copy_ms"))
     return grid(report_tables.gpus_table(report).pick(*keys), layout, width)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.model.dump import PerfDump
 from stepscope.model.errors import StepscopeError
+from stepscope.model.media import Media
 from stepscope.model.run import Output, OutsideRun, Run
 from stepscope.model.vocabulary import Outside
 from stepscope.record.atomic import keep_existing
@@ -157,15 +158,37 @@ def _keep_outputs(kept: _Kept, finished: Finished) -> None:
     stamp = RANDOM_WEIGHTS_STAMP if loaded.random_weights else None
     stem = _stem(request.prompt, kept.run.request_id, asked)
     outputs: list[Output] = []
+    made: list[Media] = []
     for media in media_of(finished.observed.result, fps=request.fps or loaded.defaults.fps):
         saved = output_of(media) if folder is None else save_media(media, folder, stem, stamp=stamp)
         outputs.append(saved)
+        made.append(media)
     kept.add(outputs=outputs)
+    kept.add(warnings=other_sizes(request, made))
     path = outputs[0].path if outputs else None
     if asked is not None and path is not None and Path(path).stem != stem:
         kept.add(warnings=(f"an output of that name exists: this one is {path}",))
     if not all(output.finite for output in outputs):
         kept.add(warnings=("the output holds NaN or infinite values; the timing stands",))
+
+
+def other_sizes(request: GenerationRequest, made: Sequence[Media]) -> tuple[str, ...]:
+    """Where the pipeline rounded what was asked for: what it made instead, once."""
+    for media in made:
+        if media.kind not in {"image", "video"}:
+            continue
+        height, width = media.data.shape[-3:-1]
+        rows = [("height", request.height, height), ("width", request.width, width)]
+        if media.kind == "video":
+            rows.append(("frames", request.frames, media.data.shape[0]))
+        said = [
+            f"{what} {asked} was asked for, {got} made"
+            for what, asked, got in rows
+            if asked not in (None, got)
+        ]
+        if said:
+            return (f"the pipeline rounded: {', '.join(said)}",)
+    return ()
 
 
 def _stem(prompt: str, request_id: str, asked: str | None) -> str:

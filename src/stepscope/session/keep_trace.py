@@ -81,5 +81,5 @@ def _write(trace: TraceToKeep, raw: RawTrace, content: TraceContent) -> tuple[Tr
     if raw.request.detail not in LEAN:
         return write_trace(raw.path, run, content, directory), ""
     mapper = call_mapper(run, trace.mapping)
-    window, mapped = write_lean_trace(raw.path, run, content, directory, mapper)
-    return window, about(mapped, trace.mapping)
+    window, summary = write_lean_trace(raw.path, run, content, directory, mapper)
+    return window, about(summary, trace.mapping)

@@ -6,14 +6,13 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from stepscope.analyse.trace.mapping import SourceMap, apply_map, map_sources
-from stepscope.analyse.trace.segments import Boundary, boundaries
+from stepscope.analyse.trace.segments import NO_STEP, Boundary, boundaries
 from stepscope.capture.state import preserved_state
 from stepscope.model.errors import StepscopeError
 from stepscope.model.run import Environment, Run
-from stepscope.model.source_map import MappedCalls
+from stepscope.model.source_map import MappedCalls, MappingSummary
 from stepscope.model.trace import Trace
 from stepscope.record.kineto.reader import read_kineto
 from stepscope.record.trace_writing.lean_writer import MapCalls, anchors_of
@@ -41,8 +40,16 @@ class Mapping:
     @property
     def calls_a_step(self) -> int:
         """Calls of a usual step that was mapped; 0 where there is no map."""
-        counts = [] if self.sources is None else list(self.sources.calls_by_step.values())
+        counts = [count for step, count in self._calls().items() if step != NO_STEP]
         return int(median(counts)) if counts else 0
+
+    @property
+    def calls_outside(self) -> int:
+        """Calls outside of steps: text encoding, decoding."""
+        return self._calls().get(NO_STEP, 0)
+
+    def _calls(self) -> dict[int, int]:
+        return {} if self.sources is None else self.sources.calls_by_step
 
     @property
     def launches(self) -> bool:
@@ -116,13 +123,12 @@ def _on_trace(run: Run, clock: TraceClock) -> list[Boundary]:
     return [replace(mark, at_ns=clock.at(mark.at_ns)) for mark in boundaries(run)]
 
 
-def about(mapped: MappedCalls | None, mapping: Mapping | None) -> str:
+def about(summary: MappingSummary | None, mapping: Mapping | None) -> str:
     """One line where calls have no source that a user would expect; empty where all have one."""
-    if mapped is None:
+    if summary is None:
         return "" if mapping is None or not mapping.reason else f"no source lines: {mapping.reason}"
-    summary: Any = mapped.summary
     missing = summary.calls - summary.checked - summary.by_place
     if not missing:
         return ""
-    most = max(summary.unmapped, key=summary.unmapped.get, default="")
+    most = max(summary.unmapped, key=lambda reason: summary.unmapped[reason], default="no reason is known")
     return f"{missing} of {summary.calls} calls have no source line: {most}"

@@ -39,6 +39,11 @@ class TraceForecast:
 
     step_bytes: float  # of the finished file
     step_raw_bytes: float  # of the export beside it while it is written
+    outside_share: float = 0.0  # what all other stages add, as a number of steps
+
+    def steps_worth(self, steps: int, *, all_stages: bool) -> float:
+        """Steps, and the other stages as if they were some more."""
+        return steps + (self.outside_share if all_stages else 0.0)
 
     def fitting(self, cap_bytes: float) -> int:
         """How many steps fit below a cap; at least one."""
@@ -47,9 +52,10 @@ class TraceForecast:
     def text(self, steps: int, *, all_stages: bool) -> str:
         """A sentence for the user."""
         what = f"all stages of {steps} steps" if all_stages else f"{steps} steps" if steps > 1 else "1 step"
+        count = self.steps_worth(steps, all_stages=all_stages)
         said = (
-            f"tracing {what}: expect about {_mb(self.step_bytes * steps)}, "
-            f"and {_mb(self.step_raw_bytes * steps)} beside it while it is written"
+            f"tracing {what}: expect about {_mb(self.step_bytes * count)}, "
+            f"and {_mb(self.step_raw_bytes * count)} beside it while it is written"
         )
         return f"{said}; without --profile-all-stages it is smaller" if all_stages else said
 
@@ -72,12 +78,13 @@ def plan_window(profile: ProfileOptions, total: int | None, expected: TraceForec
     if expected is None or steps is None:
         return asked
     cap_bytes = profile.max_bytes
-    if cap_bytes is None or steps * expected.step_bytes <= cap_bytes:
+    size_bytes = expected.step_bytes * expected.steps_worth(steps, all_stages=profile.all_stages)
+    if cap_bytes is None or size_bytes <= cap_bytes:
         return replace(asked, forecast=expected.text(steps, all_stages=profile.all_stages))
     fitting = min(expected.fitting(cap_bytes), steps)
     what = "all stages" if profile.all_stages else f"{steps} steps"
     note = (
-        f"--max-trace-mb {cap_bytes / 1e6:g}: {what} would take about {_mb(steps * expected.step_bytes)}, "
+        f"--max-trace-mb {cap_bytes / 1e6:g}: {what} would take about {_mb(size_bytes)}, "
         f"so {fitting} {'step is' if fitting == 1 else 'steps are'} traced"
     )
     text = expected.text(fitting, all_stages=False)
@@ -90,10 +97,15 @@ def forecast(
     """From what the mapping pass counted, else from the denoisers' modules; None where nothing tells."""
     if mapping is not None and mapping.calls_a_step:
         calls = mapping.calls_a_step
-        if mapping.launches:
-            return TraceForecast(step_bytes=calls * BYTES_A_LAUNCH, step_raw_bytes=calls * RAW_BYTES_A_LAUNCH)
+        packed, raw = (
+            (BYTES_A_LAUNCH, RAW_BYTES_A_LAUNCH)
+            if mapping.launches
+            else (BYTES_AN_OPERATOR, RAW_BYTES_AN_OPERATOR)
+        )
         return TraceForecast(
-            step_bytes=calls * BYTES_AN_OPERATOR, step_raw_bytes=calls * RAW_BYTES_AN_OPERATOR
+            step_bytes=calls * packed,
+            step_raw_bytes=calls * raw,
+            outside_share=mapping.calls_outside / calls,
         )
     if warmup_run is None or not warmup_run.steps:
         return None

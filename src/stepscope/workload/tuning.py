@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.model.errors import UsageError
+from stepscope.model.nearest import nearest
 from stepscope.workload.quiet import quiet_libraries
 from stepscope.workload.request import CompileKind, LoadRequest, Offload, OffloadKind
 
@@ -96,10 +97,29 @@ def _set_attention(pipeline: Any, asked: str | None) -> str:
                 module.set_attention_backend(backend)
         except (ValueError, RuntimeError, ImportError, NotImplementedError) as error:
             raise UsageError(
-                f"--attention-backend {asked} cannot be used here: {_first_line(error).rstrip('.')}.",
-                remedy="torch_sdpa works everywhere.",
+                f"--attention-backend {asked} cannot be used here: {_reason(error, backend)}.",
+                remedy=f"torch_sdpa works everywhere. {_backends_like(asked)}",
             ) from error
     return backend
+
+
+def _reason(error: BaseException, backend: str) -> str:
+    """The library's own words, which for an unknown name are a list of all: that is given whole, once."""
+    if backend not in _backends():
+        return "diffusers has no such backend"
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _backends_like(asked: str) -> str:
+    close = nearest(asked, _backends(), most=3)
+    return f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(sorted(_backends()))}."
+
+
+def _backends() -> set[str]:
+    """The spellings that diffusers and this command know."""
+    from diffusers.models.attention_dispatch import AttentionBackendName
+
+    return {str(backend.value) for backend in AttentionBackendName} | set(ATTENTION_SPELLINGS)
 
 
 def _save_vae_memory(pipeline: Any, *, tiling: bool, slicing: bool) -> tuple[str, ...]:

@@ -53,8 +53,9 @@ def notes(runs: Sequence[BenchRun], drifted: Drift | None) -> tuple[str, ...]:
     said = [*_throttling(runs), *_clocks(runs)]
     if drifted is not None and drifted.found:
         said.append(
-            f"the runs drifted by {drifted.change:+.1%} from first to last (p = {drifted.p_value:.2g}); "
-            "interleaving spread it over all variants, and it widens their intervals"
+            f"the runs drifted by {100 * drifted.change:+.1f} % from first to last "
+            f"(p = {drifted.p_value:.2g}); interleaving spread it over all variants, "
+            "and it widens their intervals"
         )
     if all(run.gpu is None for run in runs):
         said.append("no GPU was watched: clocks and throttling are not known")
@@ -70,7 +71,8 @@ def _throttling(runs: Sequence[BenchRun]) -> list[str]:
             hits = sum(dict(state.throttled).get(reason, 0.0) * state.samples for state in states)
             if samples and hits / samples >= THROTTLED_SHARE:
                 said.append(
-                    f"{name}: the GPU was held back by {reason} in {hits / samples:.0%} of the samples"
+                    f"{name}: the GPU was held back by {reason} "
+                    f"in {100 * hits / samples:.0f} % of the samples"
                 )
     return said
 

@@ -104,7 +104,8 @@ def fails_above(comparison: Comparison, limit: float) -> str | None:
         return f"{comparison.new.label}: no verdict ({total.reason})"
     certain = comparison.basis is Basis.THRESHOLDS or total.verdict is Verdict.WORSE
     if total.change > limit and certain:
-        return f"{comparison.new.label}: {total.change:+.1%} {total.name}, more than the {limit:.1%} allowed"
+        grown = f"{100 * total.change:+.1f} % {total.name}"
+        return f"{comparison.new.label}: {grown}, more than the {100 * limit:.1f} % allowed"
     return None
 
 
@@ -223,6 +224,6 @@ def _noise_warnings(total: Row) -> list[str]:
     if half <= COARSE:
         return []
     return [
-        f"the runs vary so much that a change of less than about {half:.0%} is not found: "
+        f"the runs vary so much that a change of less than about {100 * half:.0f} % is not found: "
         "more runs or a quieter machine find smaller ones"
     ]

@@ -151,7 +151,7 @@ def _limit(name: str, unit: str, limit: float, measured: float | None) -> Check:
         limit=limit,
         measured=measured,
         outcome=Outcome.PASSED if measured <= limit else Outcome.FAILED,
-        detail="" if measured <= limit else f"{measured / limit - 1:.1%} over",
+        detail="" if measured <= limit else f"{100 * (measured / limit - 1):.1f} % over",
     )
 
 

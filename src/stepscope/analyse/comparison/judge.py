@@ -71,7 +71,7 @@ def _significance(row: Row, p_value: float, alpha: float) -> tuple[Verdict, str]
     if not p_value < alpha:
         return Verdict.NO_CHANGE, f"within noise (p = {p_value:.2g})" if change else "equal"
     if abs(change) < NEGLIGIBLE:
-        return Verdict.NO_CHANGE, f"below {NEGLIGIBLE:.1%}, which is not worth a verdict"
+        return Verdict.NO_CHANGE, f"below {100 * NEGLIGIBLE:.1f} %, which is not worth a verdict"
     if change * (row.new.mean - row.base.mean) <= 0:
         return Verdict.NO_CHANGE, "median and mean disagree about the direction: outliers"
     return _direction(change), f"p = {p_value:.2g}" if p_value > 0 else "does not vary"
@@ -82,10 +82,12 @@ def _by_threshold(row: Row, run_ms: float) -> Row:
         return _untested(row)
     limit = THRESHOLDS[row.kind]
     if abs(row.change) <= limit:
-        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"within {limit:.0%}")
+        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"within {100 * limit:.0f} %")
     if row.kind == "stage" and abs(row.difference) <= STAGE_SHARE * run_ms:
-        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"less than {STAGE_SHARE:.0%} of the run")
-    return replace(row, verdict=_direction(row.change), reason=f"more than {limit:.0%}")
+        return replace(
+            row, verdict=Verdict.NO_CHANGE, reason=f"less than {100 * STAGE_SHARE:.0f} % of the run"
+        )
+    return replace(row, verdict=_direction(row.change), reason=f"more than {100 * limit:.0f} %")
 
 
 def _untested(row: Row) -> Row:
@@ -95,7 +97,7 @@ def _untested(row: Row) -> Row:
         side = "base" if row.new is None else "new runs"
         return replace(row, verdict=Verdict.CANNOT_TELL, reason=f"only in the {side}")
     if row.kind == "stage":
-        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"under {TESTED_SHARE:.1%} of the run")
+        return replace(row, verdict=Verdict.NO_CHANGE, reason=f"under {100 * TESTED_SHARE:.1f} % of the run")
     return replace(row, verdict=Verdict.CANNOT_TELL, reason="measured in too few runs")
 
 

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -93,13 +94,11 @@ def power_law(points: Sequence[CurvePoint], *, series: str, against: str, group:
 
 def _doubt(exponent: float, error: float, worst_residual: float) -> str:
     """Why an exponent should not be believed; empty where nothing speaks against it."""
-    if exponent < 0:
-        return "falls as size grows: noise, or another cause"
     if worst_residual > NOISY_RESIDUAL:
         return f"misses a point by {100 * worst_residual:.0f} %"
     if abs(exponent) <= 2 * error:
         return "not distinguishable from no growth"
-    return ""
+    return "falls as size grows: noise, or another cause" if exponent < 0 else ""
 
 
 def composition(group: str, rows: Sequence[SweepRow]) -> Composition | None:
@@ -226,13 +225,13 @@ def _warnings(rows: Sequence[SweepRow]) -> Iterable[str]:
         if row.untrusted:
             yield f"{row.point.label} is untrusted and in no fit: {row.untrusted[0]}"
     usable = [row for row in rows if row.status == "ok" and not row.untrusted]
-    sizes = {tokens_of(row) for row in usable}
-    steps = {row.steps for row in usable}
-    if usable and max(len(sizes), len(steps)) < FEWEST_POINTS:
-        yield (
-            f"nothing is fitted: that needs {FEWEST_POINTS} different sizes or step counts, "
-            f"and {len(sizes)} and {len(steps)} were measured"
-        )
+    measured: dict[str, set[Any]] = {
+        "sizes": {tokens_of(row) for row in usable if tokens_of(row) is not None},
+        "step counts": {row.steps for row in usable if row.steps is not None},
+    }
+    for what, values in measured.items():
+        if 1 < len(values) < FEWEST_POINTS:
+            yield f"no growth is fitted over {what}: {len(values)} were measured, {FEWEST_POINTS} are needed"
     if any(row.random_weights for row in rows):
         yield "random weights: caches and data-dependent kernels are not those of the real model"
     if len({row.device for row in rows if row.status == "ok"}) > 1:

@@ -101,8 +101,8 @@ def _host_bound(found: Analysis, rank: RankReport, name: str, indices: list[int]
         id="host.launch_bound" if tiny else "host.late",
         title=f"{name} is {'launch' if tiny else 'host'}-bound: the GPU waits for the host",
         evidence=(
-            f"{sum(stage.kernel_count for stage in stages):,} kernels of {typical_ns / 1e3:.1f} us (median), "
-            f"one launch every {per_launch_us:.0f} us; GPU idle {percent(idle_ms, duration_ms)} of the stage"
+            f"{sum(stage.kernel_count for stage in stages):,} kernels of {typical_ns / 1e3:.1f} µs (median), "
+            f"one launch every {per_launch_us:.0f} µs; GPU idle {percent(idle_ms, duration_ms)} of the stage"
             + ("; recording Python stacks slows the host too" if found.trace.has_stacks else "")
         ),
         cost_ms=cost_ns / 1e6,

@@ -52,7 +52,7 @@ def kernel_gaps(found: Analysis, _: RankReport) -> Iterable[Finding]:
             id="kernels.gaps",
             title="The GPU idles between queued kernels",
             evidence=(
-                f"{count:,} gaps of {cost_ns / max(count, 1) / 1e3:.1f} us between kernels that were queued "
+                f"{count:,} gaps of {cost_ns / max(count, 1) / 1e3:.1f} µs between kernels that were queued "
                 f"in time, {percent(cost_ns, window.duration_ns)} of the stage"
             ),
             cost_ms=cost_ns / 1e6,

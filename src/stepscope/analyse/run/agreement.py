@@ -55,7 +55,7 @@ def _steps_against_their_stage(run: Run) -> tuple[str, ...]:
         steps_ns = sum(step.span.duration_ns for step in steps)
         if _apart(steps_ns, stage_ns) and abs(steps_ns - stage_ns) > SLACK_MS * NS_PER_MS:
             reasons.append(
-                f"the {len(steps)} steps sum to {_ms(steps_ns)}, {steps_ns / stage_ns:.1%} of the "
+                f"the {len(steps)} steps sum to {_ms(steps_ns)}, {100 * (steps_ns / stage_ns):.1f} % of the "
                 f"{_ms(stage_ns)} of {stage.span.name} (stage {stage.stage_index})"
             )
     return tuple(reasons)

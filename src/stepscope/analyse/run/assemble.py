@@ -108,7 +108,13 @@ def stage_runs(recording: Recording, pieces: list[Piece], occurrence: list[int])
 
 
 def _span(recording: Recording, name: str, pieces: list[Piece]) -> Span:
-    return Span(name=name, segments=segments_of(pieces), device=recording.device, thread=recording.thread)
+    return Span(
+        name=name,
+        segments=segments_of(pieces),
+        device=recording.device,
+        stream=recording.stream,
+        thread=recording.thread,
+    )
 
 
 def _calls(recording: Recording, pieces: list[Piece]) -> tuple[Span, ...]:

@@ -24,7 +24,7 @@ def cpu_taken_away(run: Run) -> str | None:
     if share <= WAITED_SHARE or use.cpu_ns >= OWN_SHARE * use.cpus * use.wall_ns:
         return None
     return (
-        f"other work took the CPU: for {100 * share:.0f} % of the call a thread was ready to run and had none "
+        f"other work took the CPU: for {100 * share:.0f} % of the call a thread was ready and had none "
         f"({use.cpu_ns / 1e6:.0f} ms of CPU time in {use.wall_ns / 1e6:.0f} ms)"
     )
 

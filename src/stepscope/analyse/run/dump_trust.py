@@ -76,7 +76,7 @@ def total_exceeds_stages(dump: PerfDump) -> str | None:
     moved = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
     missing = total - moved - sum(stage.duration_ms for stage in stages)
     if stages and total > 0 and _beyond(missing, total):
-        return f"{_ms(missing)} of the total of {_ms(total)} ({missing / total:.0%}) is in no stage"
+        return f"{_ms(missing)} of the total of {_ms(total)} ({100 * (missing / total):.0f} %) is in no stage"
     return None
 
 

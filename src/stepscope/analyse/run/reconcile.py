@@ -122,6 +122,7 @@ def _forward(forward: Forward) -> DumpForward:
         host_ms=_ms(forward.span.host_ns),
         batch=forward.batch,
         work=str(forward.work),
+        label=forward.label,
     )
 
 

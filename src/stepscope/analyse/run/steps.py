@@ -138,6 +138,7 @@ def _step_run(recording: Recording, index: int, step: _OpenStep) -> StepRun:
                 span=_span(recording, recording.edges[call].name, forward),
                 component=recording.edges[call].component,
                 batch=recording.edges[call].batch,
+                label=recording.edges[call].label,
             )
             for call, forward in step.forwards.items()
         ),
@@ -147,4 +148,10 @@ def _step_run(recording: Recording, index: int, step: _OpenStep) -> StepRun:
 
 
 def _span(recording: Recording, name: str, pieces: list[Piece]) -> Span:
-    return Span(name=name, segments=segments_of(pieces), device=recording.device, thread=recording.thread)
+    return Span(
+        name=name,
+        segments=segments_of(pieces),
+        device=recording.device,
+        stream=recording.stream,
+        thread=recording.thread,
+    )

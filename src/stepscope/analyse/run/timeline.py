@@ -9,6 +9,9 @@ from stepscope.model.recording import CallKind, Edge, Moment, Recording
 from stepscope.model.run import Segment
 from stepscope.model.vocabulary import Stage
 
+_NEUTRAL = (CallKind.HOUSEKEEPING,)
+"""Known calls without a stage: what is not inside another belongs to the next stage, but is not inferred."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -49,7 +52,8 @@ def cut(recording: Recording) -> list[Piece]:
             if owner is None:
                 gaps.append(len(pieces))
             stage = None if owner is None else edges[owner].stage
-            pieces.append(Piece(here, at, stage, tuple(open_calls), owner is None, owner))
+            inferred = owner is None and not any(edges[call].kind in _NEUTRAL for call in open_calls)
+            pieces.append(Piece(here, at, stage, tuple(open_calls), inferred, owner))
 
     def give_gaps_to(stage: str) -> None:
         for index in gaps:

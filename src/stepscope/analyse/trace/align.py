@@ -8,11 +8,11 @@ by place if both sides have as many, or stay unmatched. The cost is that of one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope.model.source_map import Match
 from stepscope.model.trace import I64
 
 IN_A_ROW = 3
@@ -25,14 +25,6 @@ _FIRST_CHUNK = 256
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 U64 = NDArray[np.uint64]
-
-
-class Match(IntEnum):
-    """How sure a match is."""
-
-    NONE = 0
-    BY_PLACE = 1  # other names or sizes, but as many calls as there between two checked ones
-    CHECKED = 2  # same name and size in the same order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.analyse.trace.align import U64, Alignment, Match, align
+from stepscope.analyse.trace.align import U64, Alignment, align
 from stepscope.analyse.trace.attribute import HostPlaces, operators_at
 from stepscope.analyse.trace.call_sequence import CallSequence, Vocabulary, call_sequence
-from stepscope.analyse.trace.segments import NO_STEP, Boundary
-from stepscope.model.source_map import LineLog, MappedCalls, MappingSummary
+from stepscope.analyse.trace.segments import Boundary
+from stepscope.model.source_map import LineLog, MappedCalls, Match
 from stepscope.model.trace import I32, I64, SourceLine, Trace
 
 TRIED = 4
@@ -53,9 +53,9 @@ class SourceMap:
 
     @property
     def calls_by_step(self) -> dict[int, int]:
-        """How many calls each step of the pass made."""
+        """How many calls each step of the pass made; under ``NO_STEP`` those outside of steps."""
         counts: Counter[int] = Counter()
-        for part in (part for parts in self.parts.values() for part in parts if part.step != NO_STEP):
+        for part in (part for parts in self.parts.values() for part in parts):
             counts[part.step] += part.last - part.first
         return dict(counts)
 
@@ -95,7 +95,8 @@ class _Matches:
 
     partner: I64
     match: NDArray[np.int8]
-    unmapped: dict[str, int]
+    reason: I32  # index into reasons
+    reasons: tuple[str, ...]
 
 
 def apply_map(trace: Trace, marks: Sequence[Boundary], known: SourceMap) -> MappedCalls:
@@ -108,7 +109,8 @@ def _match(calls: CallSequence, marks: Sequence[Boundary], known: SourceMap) -> 
     """Match part by part; the same part with the same calls, step after step, is looked at once."""
     partner = np.full(len(calls.row), -1, np.int64)
     match = np.zeros(len(calls.row), np.int8)
-    unmapped: Counter[str] = Counter()
+    reason = np.full(len(calls.row), -1, np.int32)
+    reasons: dict[str, int] = {}
     seen: dict[tuple[str, bytes], tuple[Alignment, int]] = {}
     for part in _parts(calls, marks):
         inside = slice(part.first, part.last)
@@ -118,10 +120,9 @@ def _match(calls: CallSequence, marks: Sequence[Boundary], known: SourceMap) -> 
         alignment, offset = seen[key]
         partner[inside] = np.where(alignment.partner >= 0, alignment.partner + offset, -1)
         match[inside] = alignment.match
-        missing = int((alignment.match == Match.NONE).sum())
-        if missing:
-            unmapped[_reason(part, known)] += missing
-    return _Matches(partner, match, dict(unmapped))
+        if (missing := alignment.match == Match.NONE).any():
+            reason[inside][missing] = reasons.setdefault(_reason(part, known), len(reasons))
+    return _Matches(partner, match, reason, tuple(reasons))
 
 
 def _reason(part: Part, known: SourceMap) -> str:
@@ -185,25 +186,20 @@ def _mapped(trace: Trace, calls: CallSequence, matches: _Matches, known: SourceM
     continues[1:] &= np.diff(other) == 1
     size = len(trace.launches.start_ns) if calls.of_launches else len(trace.operators.start_ns)
 
-    def spread(values: NDArray[np.generic], empty: int = -1) -> I32:
+    def spread(rows: I64, values: NDArray[np.generic], empty: int = -1) -> I32:
         result = np.full(size, empty, np.int32)
-        result[row] = values
+        result[rows] = values
         return result
 
-    exact = np.array([one.line_exact for one in sources] + [False], np.bool_)
     return MappedCalls(
-        source=spread(source),
-        operator=spread(known.operator[other]),
-        shapes=spread(known.shapes[other]),
-        continues=spread(continues, 0).astype(np.bool_),
+        match=spread(calls.row, match, Match.NO_CALL).astype(np.int8),
+        source=spread(row, source),
+        operator=spread(row, known.operator[other]),
+        shapes=spread(row, known.shapes[other]),
+        reason=spread(calls.row, matches.reason),
+        continues=spread(row, continues, 0).astype(np.bool_),
         sources=sources,
         operators=known.operators,
         shape_texts=known.shape_texts,
-        summary=MappingSummary(
-            calls=len(calls.row),
-            checked=int((match == Match.CHECKED).sum()),
-            by_place=int((match == Match.BY_PLACE).sum()),
-            exact_lines=int(exact[source].sum()),
-            unmapped=matches.unmapped,
-        ),
+        reasons=matches.reasons,
     )

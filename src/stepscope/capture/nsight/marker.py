@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stepscope.capture.active import ACTIVE, ActiveCall
+from stepscope.capture.active import ActiveCall
+from stepscope.capture.labels import watch_labels
 from stepscope.capture.nsight.layers import LayerRanges
 from stepscope.capture.nsight.ranges import Gate, Marker, NvtxRanges
 from stepscope.capture.wrapping import Wrappers
@@ -112,31 +112,5 @@ def watch_call(call: ActiveCall, request: NvtxRequest, wrappers: Wrappers) -> No
     """Put ranges on a call that is about to begin; its ``finish`` closes them."""
     ranges = NvtxRanges(call, request.marker, request.capture, request.gate)
     call.ranges = LayerRanges(call, ranges, request.marker) if request.layers else ranges
-    _watch_labels(wrappers)
+    watch_labels(wrappers)
     call.ranges.begin()
-
-
-def _watch_labels(wrappers: Wrappers) -> None:
-    """Pipelines tell their denoiser which forward comes (cond, uncond): listen."""
-    import sys
-
-    module = sys.modules.get("diffusers.models.cache_utils")
-    if module is not None:
-        wrappers.wrap(module.CacheMixin, "cache_context", _make_labelled)
-
-
-def _make_labelled(
-    original: Callable[..., Any], _attribute: str
-) -> Callable[..., AbstractContextManager[Any]]:
-    @contextmanager
-    def labelled(self: Any, name: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        call = ACTIVE.get()
-        ranges = None if call is None else call.ranges
-        with original(self, name, *args, **kwargs) as value:
-            if ranges is None:
-                yield value
-                return
-            with ranges.labelled(name):
-                yield value
-
-    return labelled

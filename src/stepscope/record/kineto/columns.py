@@ -230,7 +230,7 @@ class KinetoColumns:
     def _shapes_of(self, args: EventArgs) -> int:
         """Index of the operator's input shapes; equal ones share it whatever the file's layout."""
         if not args.input_dims:
-            return _NO_SHAPES
+            return self.origins.shape_of(args) if args.source else _NO_SHAPES
         raw = (bytes(args.input_dims), bytes(args.input_types), bytes(args.concrete_inputs))
         index = self._raw_shapes.get(raw)
         if index is None:

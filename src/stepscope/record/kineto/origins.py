@@ -47,6 +47,11 @@ class Origins:
         """The source of each operator's own arguments, -1 where it has none."""
         return np.array([self._of(one)[1] if one.source else NO_SOURCE for one in args], np.int32)
 
+    @staticmethod
+    def shape_of(args: EventArgs) -> int:
+        """Index into the header's table of shapes, -1 where there is none."""
+        return _index(args.shape_index)
+
     def add_operators(self, launches: TableParts, operators: TableParts) -> bool:
         """Append an operator for each mapped call; False where nothing is mapped."""
         if not self._rows or not launches.parts:

@@ -27,7 +27,8 @@ from stepscope.record.reader_warnings import WarningLog
 STRETCH_BYTES = 1 << 19  # larger ones are slower: the events of one no longer fit the cache
 MAX_HEADER_BYTES = 1 << 26
 _BOUNDARY_WINDOW = 1 << 16
-_MAX_STRETCH_BYTES = 1 << 24
+_LONGEST_BOUNDARY = 1 << 8
+_MAX_STRETCH_BYTES = 1 << 24  # an event that is longer is none
 
 EVENTS_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _BARE_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
@@ -74,8 +75,25 @@ class KinetoStream:
             if decoded.tail is not None:
                 self._read_tail(decoded.tail + b"," + rest if cut else decoded.tail)
                 return
+            if cut is None and not decoded.events:
+                pending = self._after_next_boundary()
             parts, size, wanted = [pending], len(pending), STRETCH_BYTES
         yield self._last(b"".join(parts))
+
+    def _after_next_boundary(self) -> bytes:
+        """Leave out the rest of an event without end, as a whole: nothing in it is looked at."""
+        if self._carried:
+            self._log.add(
+                "malformed_event", f"an event of more than {_MAX_STRETCH_BYTES >> 20} MiB was skipped"
+            )
+        self._carried = False
+        text = b""
+        for block in self._blocks:
+            text = text[-_LONGEST_BOUNDARY:] + block
+            found = BOUNDARY.search(text)
+            if found:
+                return text[found.end(1) :]
+        return b""
 
     def _decode(self, stretch: bytes) -> Decoded:
         """The first stretch tells whether the file's times need every digit."""

@@ -21,6 +21,7 @@ from stepscope.record.reader_warnings import WarningLog
 SQLITE_MAGIC = b"SQLite format 3\0"
 _FARTHEST_NS = 4 * 10**18
 _ROWS_AT_ONCE = 50_000
+_LONGEST_TEXT = 100_000  # characters; demangled names run to 10,000
 _SIGNATURES = (
     frozenset({"META_DATA_EXPORT"}),
     frozenset({"META_DATA_CAPTURE"}),
@@ -83,7 +84,9 @@ class NsightTables:
         """``StringIds``: what all name columns refer to."""
         if not {"id", "value"} <= self.columns("StringIds"):
             return {}
-        batches = self.rows("StringIds", "CAST(id AS INTEGER), CAST(value AS TEXT)")
+        batches = self.rows(
+            "StringIds", f"CAST(id AS INTEGER), CAST(substr(value, 1, {_LONGEST_TEXT}) AS TEXT)"
+        )
         return {key: value or "" for batch in batches for key, value in batch}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.model.run import Run, TraceWindow
-from stepscope.model.source_map import MappedCalls
+from stepscope.model.source_map import MappedCalls, MappingSummary
 from stepscope.model.trace import Copies, Kernels, Trace
 from stepscope.record.atomic import atomic_path
 from stepscope.record.kineto.reader import read_kineto
@@ -84,10 +84,14 @@ class _Cut:
     copies: DeviceWork
     operators: Rows
 
+    def calls(self, trace: Trace) -> Rows:
+        """Rows of the launches, or of the operators where nothing was launched."""
+        return self.launches if len(trace.launches.start_ns) else self.operators
+
 
 def write_lean_trace(
     raw: Path, run: Run, content: TraceContent, directory: Path, map_calls: MapCalls
-) -> tuple[TraceWindow, MappedCalls | None]:
+) -> tuple[TraceWindow, MappingSummary | None]:
     """Write the trace of a run into ``directory``, and say what is in it and how well it is mapped.
 
     Args:
@@ -108,7 +112,7 @@ def write_lean_trace(
     mapped = map_calls(trace, clock)
     header = {key: value for key, value in read_keys(raw).items() if key in KEPT_HEADER}
     with atomic_path(path) as temporary:
-        _write(temporary, plan, _Recording(trace=trace, clock=clock, mapped=mapped), header)
+        summary = _write(temporary, plan, _Recording(trace=trace, clock=clock, mapped=mapped), header)
     whole = not any(warning.kind == "truncated" for warning in trace.warnings)
     note = window_note(content, plan.steps) if whole else CUT_OFF_NOTE
     written = TraceWindow(
@@ -118,7 +122,7 @@ def write_lean_trace(
         asked=content.asked,
         note=note,
     )
-    return written, mapped
+    return written, summary
 
 
 def anchors_of(trace: Trace) -> list[int]:
@@ -130,16 +134,23 @@ def anchors_of(trace: Trace) -> list[int]:
     return sorted(int(at) for table in tables for at in table.start_ns[table.name == name])
 
 
-def _write(path: Path, plan: TracePlan, recording: _Recording, header: dict[str, Any]) -> None:
+def _write(
+    path: Path, plan: TracePlan, recording: _Recording, header: dict[str, Any]
+) -> MappingSummary | None:
     trace, mapped = recording.trace, recording.mapped
     cut = _cut(trace, recording.clock.intervals(plan.window))
     start_ns = cut.window.starts[0]
     ours = stepscope_header(
         plan, cut.window.moved(-start_ns), sum(w.count for w in trace.warnings if w.kind == "malformed_event")
     )
+    summary = None
     if mapped is not None:
         mapped, shapes = _used_shapes(mapped)
-        ours |= {"mapping": asdict(mapped.summary), "shapes": [msgspec.Raw(text.encode()) for text in shapes]}
+        summary = mapped.summary(cut.calls(trace))
+        ours |= {
+            "mapping": asdict(summary),
+            "shapes": [msgspec.Raw(text.encode()) for text in shapes],
+        }
     header |= {
         "baseTimeNanoseconds": (trace.base_unix_ns or 0) + start_ns,
         "traceName": plan.name,
@@ -152,6 +163,7 @@ def _write(path: Path, plan: TracePlan, recording: _Recording, header: dict[str,
         _spans(plan, recording, cut, start_ns),
     )
     write_events(path, header, events)
+    return summary
 
 
 def _cut(trace: Trace, window: Intervals) -> _Cut:

@@ -124,9 +124,11 @@ def _step_spans(step: StepRun, clock: TraceClock, window: Intervals) -> list[Tra
     )
     for forward in step.forwards:
         name = forward.span.name
+        label = f"_{forward.label}" if forward.label else ""
+        full_name = f"{FORWARD_SPAN_PREFIX}{forward.component}{label}"
         spans += _clipped(
             forward.span,
-            name if name.startswith(FORWARD_SPAN_PREFIX) else f"{FORWARD_SPAN_PREFIX}{forward.component}",
+            name if name.startswith(FORWARD_SPAN_PREFIX) else full_name,
             clock,
             window,
             stage_index=step.stage_index,

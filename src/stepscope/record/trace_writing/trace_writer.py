@@ -34,7 +34,7 @@ from stepscope.record.trace_writing.trace_window import (
 
 TRACE_SCHEMA_VERSION = 1
 """Of the ``stepscope`` header. 1 (2026-11): first."""
-COMPRESSION_LEVEL = 2
+COMPRESSION_LEVEL = 3
 """isal's levels are 0 to 3; see docs/decisions.md for what each costs and saves."""
 WRITE_BYTES = 1024**2
 CUT_OFF_NOTE = "the profiler's export was cut off (a full disk?): the trace lacks its end"

@@ -37,7 +37,7 @@ def headline(comparison: Comparison) -> str:
     parts = [f"{units.signed_share(total.change)} {total.name} ({_from_to(total)})"]
     if total.interval is not None:
         low, high = (units.signed_share(bound) for bound in total.interval)
-        parts.append(f"{1 - comparison.alpha:.0%} interval {low} to {high}")
+        parts.append(f"{100 * (1 - comparison.alpha):.0f} % interval {low} to {high}")
     if total.p_value is not None:
         parts.append(units.probability(total.p_value))
     if comparison.basis is Basis.THRESHOLDS:

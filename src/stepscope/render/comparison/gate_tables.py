@@ -44,10 +44,12 @@ def headline(report: GateReport) -> str:
     """The answer in one sentence."""
     checks = [check for result in report.results for check in result.checks]
     failed = [check for check in checks if check.outcome is Outcome.FAILED]
+    done = [check for check in checks if check.outcome is not Outcome.SKIPPED]
+    left = f", {len(checks) - len(done)} skipped" if len(done) < len(checks) else ""
     if not failed:
-        return f"GATE PASSED: {units.counted(len(checks), 'check')}"
+        return f"GATE PASSED: {units.counted(len(done), 'check')}{left}"
     names = ", ".join(dict.fromkeys(check.name for check in failed))
-    return f"GATE FAILED: {len(failed)} of {units.counted(len(checks), 'check')} ({names})"
+    return f"GATE FAILED: {len(failed)} of {units.counted(len(done), 'check')}{left} ({names})"
 
 
 def message(check: Check) -> str:

@@ -63,7 +63,7 @@ def compositions_table(report: SweepReport) -> Table:
     columns = [
         Column(key="group", title="at"),
         Column(key="fixed_ms", title="fixed ms", kind=Kind.MS),
-        Column(key="linear", title="linear us/token", kind=Kind.NUMBER),
+        Column(key="linear", title="linear µs/token", kind=Kind.NUMBER),
         Column(key="quadratic", title="quadratic ns/token^2", kind=Kind.NUMBER),
         Column(key="share", title="quadratic share at the largest", kind=Kind.SHARE),
         Column(key="residual", title="worst residual", kind=Kind.SHARE),
@@ -126,9 +126,8 @@ def first_uses_table(report: SweepReport) -> Table:
 
 def _first_use_note(each: FirstUse) -> str:
     """A first call that was faster than the later ones cost nothing that can be told from noise."""
-    if each.extra_ms <= 0:
-        return "not distinguishable from a usual call"
-    return "also the first call of its process" if each.first_in_process else ""
+    notes = ["not distinguishable from a usual call"] if each.extra_ms <= 0 else []
+    return "; ".join([*notes, *(["also the first call of its process"] if each.first_in_process else [])])
 
 
 def _point(row: SweepRow, *, with_prompt: bool) -> tuple[Value, ...]:

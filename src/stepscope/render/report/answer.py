@@ -25,6 +25,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
+from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
 
 _SHOWN_RANKS = 4
@@ -48,7 +49,7 @@ class Answer:
     reasons: tuple[str, ...]
     lines: tuple[Line, ...]
     finding: Finding | None
-    finding_rank: int | None  # where several ranks were read
+    finding_rank: str | None  # its name, where several ranks were read
 
 
 def answer(report: Report) -> Answer:
@@ -63,7 +64,7 @@ def answer(report: Report) -> Answer:
         reasons=tuple(sentence(reason) for reason in report.trust.reasons) or (_no_reason(report),),
         lines=tuple(Line(label=line.label, text=sentence(line.text)) for line in lines),
         finding=finding,
-        finding_rank=rank if len(report.ranks) > 1 else None,
+        finding_rank=rank_name(rank, report.ranks) if rank is not None and len(report.ranks) > 1 else None,
     )
 
 
@@ -76,9 +77,9 @@ def ordered_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (finding.severity != "warning", -(finding.cost_ms or 0.0)))
 
 
-def top_finding(report: Report) -> tuple[int | None, Finding | None]:
+def top_finding(report: Report) -> tuple[RankReport | None, Finding | None]:
     """The rank and the finding to read first."""
-    by_finding = {id(finding): rank.rank for rank in report.ranks for finding in rank.findings}
+    by_finding = {id(finding): rank for rank in report.ranks for finding in rank.findings}
     ordered = ordered_findings([finding for rank in report.ranks for finding in rank.findings])
     return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
 
@@ -90,7 +91,7 @@ def _time_lines(report: Report) -> list[Line]:
     return [
         line
         for rank in report.ranks[:_SHOWN_RANKS]
-        for line in _trace_time_lines(rank, several=len(report.ranks) > 1)
+        for line in _trace_time_lines(rank, rank_prefix(rank, report.ranks))
     ]
 
 
@@ -106,8 +107,7 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
     return lines
 
 
-def _trace_time_lines(rank: RankReport, *, several: bool) -> list[Line]:
-    name = f"rank {rank.rank}: " if several else ""
+def _trace_time_lines(rank: RankReport, name: str) -> list[Line]:
     text = dominant_sentence(rank.stages, rank.dominant_stage)
     return [
         Line(label="Dominant", text=name + text),
@@ -192,10 +192,9 @@ def _named_step(statistics: StepStatistics) -> tuple[str, float, float]:
 
 
 def _gpu_lines(report: Report) -> list[Line]:
-    several = len(report.ranks) > 1
     lines = []
     for rank in report.ranks[:_SHOWN_RANKS]:
-        name = f"rank {rank.rank}: " if several else ""
+        name = rank_prefix(rank, report.ranks)
         lines.append(Line(label="GPU", text=name + gpu_sentence(rank.gpu)))
     left = len(report.ranks) - _SHOWN_RANKS
     return lines + ([Line(label="GPU", text=f"{units.counted(left, 'more rank')} below")] if left > 0 else [])
@@ -225,7 +224,7 @@ def _kernel_lines(report: Report) -> list[Line]:
         return []
     shown = rank.categories[:_SHOWN_CATEGORIES]
     text = ", ".join(f"{row.name} {units.share(row.share)}" for row in shown)
-    name = f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
+    name = rank_prefix(rank, report.ranks)
     lines = [Line(label="GPU time", text=name + text)]
     engaged = engaged_sentence(rank)
     return [*lines, Line(label="Engaged", text=name + engaged)] if engaged else lines

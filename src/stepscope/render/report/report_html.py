@@ -31,6 +31,7 @@ from stepscope.render.report.html_tables import (
     kernel_table,
     tables_with_rows,
 )
+from stepscope.render.report.rank_names import rank_name
 
 _KERNEL_ROWS = 100  # over all ranks, so that the page stays small
 _FEWEST_KERNEL_ROWS = 30
@@ -81,7 +82,10 @@ def _overview(report: Report) -> tuple[HtmlTable, ...]:
 def _sections(report: Report) -> list[Section]:
     runs = [_run_section(run, f"run{at}") for at, run in enumerate(report.runs)]
     limit = max(_KERNEL_ROWS // max(len(report.ranks), 1), _FEWEST_KERNEL_ROWS)
-    return runs + [_rank_section(rank, f"rank{at}", limit) for at, rank in enumerate(report.ranks)]
+    return runs + [
+        _rank_section(rank, f"rank{at}", limit, name=rank_name(rank, report.ranks))
+        for at, rank in enumerate(report.ranks)
+    ]
 
 
 _RUN_TABLES = (run_tables.run_stages, run_tables.run_steps, run_tables.run_outside, run_tables.run_facts)
@@ -100,7 +104,7 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
     )
 
 
-def _rank_section(rank: RankReport, prefix: str, kernel_rows: int) -> Section:
+def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str) -> Section:
     charts = (rank_timeline(rank, prefix), step_bars(rank.steps, rank.step_statistics, prefix))
     tables = [
         html_table(rank_tables.rank_stages(rank), prefix=prefix),
@@ -116,7 +120,7 @@ def _rank_section(rank: RankReport, prefix: str, kernel_rows: int) -> Section:
         kernels += f"; {units.share(rank.attributed_share)} with a source line"
     return Section(
         id=prefix,
-        title=f"Trace of rank {rank.rank}",
+        title=f"Trace of {name}",
         note=f"{sentence(rank.path, 200)} ({sentence(rank.source, 60)}): "
         f"{units.counted(rank.event_count, 'event')}, {kernels}",
         charts=tuple(chart for chart in charts if chart is not None),

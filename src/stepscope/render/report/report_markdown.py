@@ -13,6 +13,7 @@ from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, visible
 from stepscope.render.report import rank_tables, report_tables, run_tables
 from stepscope.render.report.answer import answer, finding_place, next_commands, ordered_findings, run_name
+from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
 _KERNEL_ROWS = 20
@@ -41,14 +42,14 @@ def _lines(report: Report) -> Iterator[str]:
     for line in said.lines:
         yield f"| **{line.label}** | {prose(line.text)} |"
     if said.finding is not None:
-        where = "" if said.finding_rank is None else f"rank {said.finding_rank}: "
+        where = "" if said.finding_rank is None else f"{prose(said.finding_rank)}: "
         yield f"| **Finding** | {where}{_finding_sentence(said.finding)} |"
     yield ""
     yield from _overview(report)
     for run in report.runs:
         yield from _run(run, several=len(report.runs) > 1)
     for rank in report.ranks:
-        yield from _rank(rank, several=len(report.ranks) > 1)
+        yield from _rank(rank, rank_prefix(rank, report.ranks))
     yield from _warnings(report)
     yield from _next(report)
 
@@ -78,8 +79,7 @@ def _run(run: RunSummary, *, several: bool) -> Iterator[str]:
     yield from _folded(f"{name}engaged, workload, environment", run_tables.run_facts(run))
 
 
-def _rank(rank: RankReport, *, several: bool) -> Iterator[str]:
-    name = f"rank {rank.rank}: " if several else ""
+def _rank(rank: RankReport, name: str) -> Iterator[str]:
     yield from _folded(f"{name}stages in the trace", rank_tables.rank_stages(rank))
     yield from _folded(f"{name}steps in the trace", rank_tables.rank_steps(rank), limit=_STEP_ROWS)
     yield from _folded(f"{name}GPU time by category", rank_tables.rank_categories(rank))

@@ -24,6 +24,7 @@ _RUNS = (
 )
 _GPUS = (
     Column(key="rank", title="rank", kind=Kind.INDEX),
+    Column(key="label", title="trace"),
     Column(key="name", title="GPU"),
     Column(key="device_count", title="devices", kind=Kind.COUNT),
     Column(key="span_ms", title="span ms", kind=Kind.MS),
@@ -74,6 +75,7 @@ def gpus_table(report: Report) -> Table:
     rows = (
         (
             rank.rank,
+            rank.label,
             gpu.name,
             gpu.device_count,
             gpu.span_ms,

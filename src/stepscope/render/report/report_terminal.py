@@ -27,6 +27,7 @@ from stepscope.render.report.answer import (
     ordered_findings,
     run_name,
 )
+from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.wrapping import wrap_command
 
 MAXIMUM_WIDTH = 100
@@ -109,7 +110,7 @@ def terminal_report(report: Report, width: int = MAXIMUM_WIDTH) -> RenderableTyp
     for run in report.runs:
         parts += _run_section(run, width, several=len(report.runs) > 1)
     for rank in report.ranks[:_RANKS_IN_FULL]:
-        parts += _rank_section(rank, width, several=len(report.ranks) > 1)
+        parts += _rank_section(rank, width, rank_prefix(rank, report.ranks))
     left = len(report.ranks) - _RANKS_IN_FULL
     if left > 0:
         parts.append(
@@ -158,8 +159,8 @@ def _top_finding(said: Answer) -> list[RenderableType]:
     return [_finding(said.finding, label="Finding", rank=said.finding_rank)]
 
 
-def _finding(finding: Finding, *, label: str, rank: int | None = None) -> Grid:
-    where = "" if rank is None else f"rank {rank}: "
+def _finding(finding: Finding, *, label: str, rank: str | None = None) -> Grid:
+    where = "" if rank is None else f"{rank}: "
     cost = "cost not known" if finding.cost_ms is None else f"costs {units.duration(finding.cost_ms)}"
     lines = [
         Line(label=label, text=f"{where}{sentence(finding.title)}: {cost} [{visible(finding.id)}]"),
@@ -199,8 +200,7 @@ def _run_section(run: RunSummary, width: int, *, several: bool) -> list[Renderab
     return parts
 
 
-def _rank_section(rank: RankReport, width: int, *, several: bool) -> list[RenderableType]:
-    name = f"rank {rank.rank}: " if several else ""
+def _rank_section(rank: RankReport, width: int, name: str) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if rank.stages:
         parts += [*_heading(f"{name}Stages in the trace"), tables.rank_stages(rank, width)]
