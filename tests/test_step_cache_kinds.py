@@ -1,4 +1,4 @@
-"""Step caches: computed, partly computed and skipped steps, against what the caches themselves decided."""
+"""Every kind of step cache of diffusers: the work of each step against what attention really computed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from diffusers import (
     TaylorSeerCacheConfig,
 )
 from diffusers.models.transformers import transformer_flux
-from stepscope.capture.forwards import work_of
 
 import pipelines
-from stepscope.capture.active import CacheUnits, Ran
+from stepscope.analyse.run.step_cache import effect, work_of
 from stepscope.capture.wrapping import installed_count
+from stepscope.model.recording import CachedForward
 from stepscope.model.run import Run
 from stepscope.model.vocabulary import StepWork
 from test_observe import observe
@@ -191,33 +191,12 @@ def test_the_first_block_cache_agrees_with_its_own_state(flux: Any) -> None:
     assert works(run) == [COMPUTED if computed else PARTLY for computed in decisions]
 
 
-def test_without_a_cache_nothing_is_said_and_nothing_wrapped(flux: Any) -> None:
-    """No hook is wrapped; every step is computed; how many steps were cached is not known."""
-    from stepscope.capture import caches
-    from stepscope.capture.wrapping import Wrappers
-
-    wrappers = Wrappers()
-    assert caches.watch_caches([("transformer", flux.transformer)], wrappers) == {}
-    assert installed_count() == 0
+def test_without_a_cache_nothing_is_said(flux: Any) -> None:
+    """Every step is computed; how many steps were cached is not known."""
     run = observe(flux, lambda: call(flux)).run
 
     assert works(run) == [COMPUTED] * STEPS
     assert run.engaged.cached_steps is None
-
-
-def test_a_compiled_denoiser_with_a_cache_is_not_touched(flux: Any) -> None:
-    """Its graphs would have to be compiled again; what its cache does is then not known."""
-    from stepscope.capture import caches
-    from stepscope.capture.wrapping import Wrappers
-
-    with cached(flux, FirstBlockCacheConfig(threshold=1e9)):
-        block = flux.transformer.transformer_blocks[1]
-        block.compile(backend="eager")
-        try:
-            assert caches.watch_caches([("transformer", flux.transformer)], Wrappers()) == {}
-        finally:
-            block._compiled_call_impl = None
-    assert installed_count() == 0
 
 
 def test_forwards_carry_the_name_that_the_pipeline_gives_them(flux: Any) -> None:
@@ -242,17 +221,29 @@ def test_forwards_carry_the_name_that_the_pipeline_gives_them(flux: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("ran", "blocks", "batch", "expected"),
+    ("seen", "expected"),
     [
-        ([Ran("unet")] * 3, True, 2, COMPUTED),
-        ([Ran("unet")] * 2, True, 2, PARTLY),
-        ([], True, 2, SKIPPED),
-        ([], False, 2, PARTLY),
-        ([Ran("other")] * 3, True, 2, SKIPPED),
-        ([Ran("unet", 1), *[Ran("unet")] * 3], False, 2, PARTLY),
-        ([Ran("unet", 2), *[Ran("unet")] * 3], False, 2, COMPUTED),
+        (CachedForward(blocks=4, of_blocks=4, cached=None, parts=4, of_parts=4), COMPUTED),
+        (CachedForward(blocks=4, of_blocks=4, cached=None, parts=0, of_parts=4), PARTLY),
+        (CachedForward(blocks=1, of_blocks=4, cached=True, parts=1, of_parts=4), PARTLY),
+        (CachedForward(blocks=0, of_blocks=4, cached=True, parts=0, of_parts=4), SKIPPED),
+        (CachedForward(blocks=4, of_blocks=4, cached=None, reduced=True), PARTLY),
+        (CachedForward(blocks=0, of_blocks=0, cached=None, parts=1, of_parts=2), PARTLY),
+        (CachedForward(blocks=0, of_blocks=0, cached=True), PARTLY),
+        (CachedForward(blocks=0, of_blocks=0, cached=None), COMPUTED),
     ],
 )
-def test_work_of_a_forward(ran: list[Ran], blocks: bool, batch: int, expected: StepWork) -> None:
-    """All parts, some or none; half of a batch is part of the work; other denoisers' parts do not count."""
-    assert work_of(CacheUnits(count=3, blocks=blocks), "unet", ran, batch) is expected
+def test_work_of_a_forward(seen: CachedForward, expected: StepWork) -> None:
+    """All blocks with all their parts for the whole batch are computed; no block at all is skipped."""
+    assert work_of(seen) is expected
+
+
+def test_a_cache_inside_blocks_has_no_theoretical_speedup(flux: Any) -> None:
+    """All blocks ran: what their attention would have cost is not known from counting blocks."""
+    seen = [CachedForward(blocks=5, of_blocks=5, cached=None, parts=parts, of_parts=5) for parts in (5, 0, 5)]
+    run = observe(flux, lambda: call(flux)).run
+
+    told = effect(run, seen)
+
+    assert told is not None
+    assert told.theoretical_speedup is None
