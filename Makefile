@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The version whose CPU build the tests are known to pass with; any torch from 2.4 on serves a user.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all lint format types imports bench survey engines clean
+.PHONY: demo test integrations lint format bench survey engines clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,11 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not gpu" -q
 
+# Gradio and Jupyter for real: two minutes to install 260 MB, two to run.
+integrations: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[integrations]"
+	$(BIN)/python -m pytest -q tests/test_gradio.py tests/test_jupyter.py
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -29,8 +34,13 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# What can be measured without a GPU, each against a named reference in the same run; some fifteen minutes.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/all_cpu.py
+	$(BIN)/python benchmarks/observer_cost.py
+	$(BIN)/python benchmarks/read_trace.py
+	$(BIN)/python benchmarks/report_speed.py
+	$(BIN)/python benchmarks/trace_size.py
+	$(BIN)/python benchmarks/null_experiment.py
 
 # Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
 survey: $(VENV)/.installed

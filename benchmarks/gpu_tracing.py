@@ -36,7 +36,7 @@ from stepscope.session.observe import ObservedCall, ObserveOptions, observe_call
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.request import CompileKind, LoadFormat, LoadRequest, Offload, OffloadKind
 
-STEPS, TRACED = 7, 5
+STEPS, TRACED = 9, 5  # the last three are untraced: what they take in the same request is compared too
 DETAILS = ("source", "kernels", "ops", "full")
 PROMPT = "A Logo With Bold Large Text: SGL Diffusion"
 
@@ -395,7 +395,10 @@ def distortion(pairs: list[Pair]) -> dict[str, Any]:
     """Traced over untraced, for the device's time of a step and the host's.
 
     ``ratio`` compares the medians of all traced steps, of the same indices; ``of_pairs`` step by step within
-    each pair of requests; ``of_quiet`` the lower quartiles, which a busy host moves least.
+    each pair of requests; ``of_quiet`` the lower quartiles, which a busy host moves least. ``of_requests``
+    compares the traced steps with the untraced last ones of the same request, over the same in the plain
+    request: the host's speed, which has been seen to change twofold between requests, cancels out, and so
+    does what a profiler leaves behind after it has stopped collecting.
     """
     found: dict[str, Any] = {}
     for which in ("device_ms", "host_ms"):
@@ -406,10 +409,17 @@ def distortion(pairs: list[Pair]) -> dict[str, Any]:
             "ratio": statistics.median(ours) / statistics.median(theirs),
             "of_pairs": spread(by_pair),
             "of_quiet": quartile(ours) / quartile(theirs),
+            "of_requests": spread([early_over_late(a[which]) / early_over_late(b[which]) for a, b in pairs]),
             "traced_ms": statistics.median(ours),
             "plain_ms": statistics.median(theirs),
         }
     return found
+
+
+def early_over_late(steps_ms: list[float]) -> float:
+    """Steps 1 to ``TRACED`` over the last ones, which no request traces; without the step of the stop."""
+    late = steps_ms[TRACED + 2 :] or steps_ms[TRACED + 1 :]
+    return statistics.median(steps_ms[1 : TRACED + 1]) / statistics.median(late)
 
 
 def quartile(values: list[float]) -> float:
@@ -510,7 +520,8 @@ def summary_lines(name: str, result: dict[str, Any]) -> str:
         line = f"{name:13} {label:16}"
         for which in ("device", "host"):
             one = found[which]
-            pairs = f"{one['of_pairs']['median']:.3f}, quiet {one['of_quiet']:.3f}"
+            pairs = f"{one['of_pairs']['median']:.3f}, quiet {one['of_quiet']:.3f}, "
+            pairs += f"requests {one['of_requests']['median']:.3f}"
             line += f" {which} {one['ratio']:.3f} ({pairs})"
         if "file_s" in found:
             megabytes = {key: found[key] / 1e6 for key in ("file_bytes", "file_raw_bytes")}

@@ -180,7 +180,7 @@ def _show(process: ObservedProcess) -> None:
     if not process.count and not written:
         print(
             "stepscope: warning: no pipeline call was seen. Code that is no diffusers pipeline is measured "
-            "inside: with stepscope.call(name).",
+            "inside: with stepscope.call(name). Calls in a stepscope.profile session are that session's.",
             file=sys.stderr,
         )
         return

@@ -18,6 +18,7 @@ from stepscope.integrations.limits import (
     step_limit,
 )
 from stepscope.model.errors import UsageError
+from stepscope.render.units import counted
 from stepscope.session.profile import ProfileSession, profile
 from stepscope.session.profiled_call import ProfiledCall
 
@@ -111,13 +112,14 @@ def _limit(name: str, make: Callable[..., Limit], mark: pytest.Mark) -> Limit:
     try:
         return make(*mark.args, **mark.kwargs)
     except (TypeError, UsageError) as error:  # of the arguments
-        pytest.fail(f"@pytest.mark.{name}: {error}", pytrace=False)
+        said = str(error)
+    pytest.fail(f"@pytest.mark.{name}: {said}", pytrace=False)
 
 
 def _line(seen: _Seen) -> str:
     slowest = max(seen.calls, key=lambda call: call.total_ms)
     calls = f"{len(seen.calls)} calls, the slowest " if len(seen.calls) > 1 else ""
-    steps = f", {len(slowest.steps_ms)} steps" if slowest.steps_ms else ""
+    steps = f", {counted(len(slowest.steps_ms), 'step')}" if slowest.steps_ms else ""
     memory = "" if slowest.peak_memory_mb is None else f", peak {slowest.peak_memory_mb:,.0f} MiB"
     trust = "" if slowest.trusted else ", UNTRUSTED"
     return f"{seen.name}: {calls}{slowest.total_ms:,.1f} ms{steps}{memory}{trust}"

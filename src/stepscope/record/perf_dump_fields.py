@@ -10,6 +10,7 @@ DESCRIPTIONS = {
     "DumpForward.host_ms": "Milliseconds the host spent issuing it.",
     "DumpForward.batch": "First dimension of the sample; 2 where guidance doubles the batch.",
     "DumpForward.work": "computed, partly_computed or skipped (a step cache).",
+    "DumpForward.label": "What the pipeline called it: cond, uncond, ...; null where it does not say.",
     "DumpStep.step": "SGLang: 0-based index; runs on over several denoising stages.",
     "DumpStep.duration_ms": "SGLang: milliseconds of the step by the run's clock, profiler pauses excluded.",
     "DumpStep.stage_index": "The occurrence in `stages` that the step belongs to.",
