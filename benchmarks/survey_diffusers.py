@@ -15,7 +15,6 @@ import argparse
 import fnmatch
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 
 from survey.coverage_table import table  # noqa: E402
+from survey.measure import Row, as_json  # noqa: E402
 from survey.runner import read_rows, survey  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "survey_diffusers.jsonl"
@@ -68,7 +68,6 @@ def main() -> None:
     names = class_names()
     todo = [] if options.table_only else chosen(names, options.again, list(rows))
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
     with options.results.open("a", encoding="utf-8") as file:
         for row in survey(last(todo), limit_s=options.limit_s):
             rows[row["name"]] = row
@@ -79,8 +78,9 @@ def main() -> None:
                 flush=True,
             )
     kept = {name: rows[name] for name in names if name in rows}
+    left = [as_json(Row(name=name, status="not_surveyed")) for name in names if name not in rows]
     options.results.write_text("".join(json.dumps(row) + "\n" for row in kept.values()), encoding="utf-8")
-    options.table.write_text(table(list(kept.values()), seconds=time.monotonic() - begin), encoding="utf-8")
+    options.table.write_text(table([*kept.values(), *left]), encoding="utf-8")
     print(f"{options.table}: {len(kept)} classes")
 
 

@@ -27,7 +27,7 @@ SAMPLE: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "WanPipeline": ((4,), {2}),  # guidance in two forwards; video
     "LTX2Pipeline": ((4,), {1}),  # audio and video, a copied scheduler
     "StableAudio3Pipeline": ((4,), {1}),
-    "ShapEPipeline": ((4,), {1}),  # 3D
+    "ShapEPipeline": ((7,), {1}),  # 3D; Heun steps twice in each but the last
     "MarigoldDepthPipeline": ((4,), {1}),
     "KandinskyV22CombinedPipeline": ((4, 4), {1}),  # prior and decoder
     "UnCLIPPipeline": ((4, 4, 4), {1}),  # prior, decoder and super-resolution
@@ -151,3 +151,12 @@ def test_the_table(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
     golden("diffusers_coverage.md", table([as_json(row) for row in rows]))
+
+
+def test_an_upsampler_of_latents_prepares_latents() -> None:
+    """It takes no prompt: what enlarges latents before they are decoded is no text encoder."""
+    row = measure("LTXLatentUpsamplePipeline")
+
+    assert (row.status, row.reason) == ("ran", "")
+    assert "TextEncodingStage" not in row.stages
+    assert row.steps_seen == ()

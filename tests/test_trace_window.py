@@ -207,3 +207,41 @@ def test_the_profiler_is_off_after_a_failed_call_however_it_was_kept(flux: Any, 
         assert not torch.autograd._profiler_enabled()
         assert observed.raw_trace is not None
         assert observed.raw_trace.steps[0] == 1
+
+
+def chunks(pipeline: Any) -> None:
+    """Video made in chunks: each denoised in two steps and decoded before the next begins."""
+    import torch
+
+    sample = torch.ones(1, 4)
+    for _chunk in range(3):
+        pipeline.scheduler.set_timesteps(2)
+        for step in range(2):
+            sample = pipeline.scheduler.step(pipeline.transformer(sample, step), sample)
+        pipeline.vae.decode(sample)
+
+
+def test_all_steps_of_a_chunked_video_are_traced_where_the_profiler_can_be_switched(tmp_path: Path) -> None:
+    """-1 means all, also those after the first decoding, and the decodings are not recorded."""
+    pipeline = pipelines.toy()
+    wanted = TraceRequest(steps=-1, scratch_dir=tmp_path, detail=TraceDetail.OPS, switching=Switching.TOGGLE)
+
+    observed = observe(pipeline, lambda: chunks(pipeline), trace=wanted)
+
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == tuple(range(6))
+    assert observed.run.warnings == ()
+    linear = [event for event in events_of(observed) if event.get("name") == "aten::linear"]
+    assert len(linear) == 6
+
+
+def test_a_profiler_that_cannot_go_on_says_which_steps_it_misses(tmp_path: Path) -> None:
+    """Paused at the first decoding it is off for good: a line says so, and only the first chunk is held."""
+    pipeline = pipelines.toy()
+    wanted = TraceRequest(steps=-1, scratch_dir=tmp_path, detail=TraceDetail.OPS, switching=Switching.PAUSE)
+
+    observed = observe(pipeline, lambda: chunks(pipeline), trace=wanted)
+
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (0, 1)
+    assert [warning for warning in observed.run.warnings if "after the first decoding" in warning]

@@ -22,14 +22,14 @@ _SHORT = {
 Row = dict[str, Any]
 
 
-def table(rows: Sequence[Row], *, seconds: float = 0.0) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Markdown: what was seen, the classes that ran, and the others with the reason."""
     ran = [row for row in rows if row["status"] == "ran"]
-    parts = [_head(rows, ran, seconds), "## Observed\n", _observed(ran), "## Not observed\n", _others(rows)]
+    parts = [_head(rows, ran), "## Observed\n", _observed(ran), "## Not observed\n", _others(rows)]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _head(rows: Sequence[Row], ran: Sequence[Row], seconds: float) -> str:
+def _head(rows: Sequence[Row], ran: Sequence[Row]) -> str:
     covered = sum((row["coverage"] or 0) >= GOAL for row in ran)
     repeating = [row for row in ran if row["repeats"]]
     identical = sum(bool(row["identical"]) for row in repeating)

@@ -43,6 +43,10 @@ class ForwardWatch(Protocol):
         """A part of one of its blocks is called."""
         ...
 
+    def count_hooked(self, reference: Any, batch: int | None) -> None:
+        """A hook that might have taken a cached result lets its part compute."""
+        ...
+
 
 class Ranges(Protocol):
     """Ranges of another profiler around known calls: NVTX."""

@@ -2,6 +2,8 @@
 
 Nothing is installed where no cache is mounted. Where one is, a part of each block that is not one of torch's
 own layers (the attention, as a rule) is counted: a cache skips the inside of a block, whoever calls it.
+Caches that replace the attention alone show in diffusers' hooks: a hook that computes asks its function
+reference for the original forward, one that takes the cached result does not.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stepscope.capture.active import ACTIVE, ActiveCall
+from stepscope.capture.active import ACTIVE, ActiveCall, batch_of
+from stepscope.capture.engaged import compiled_modules
 from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import CachedForward
 
@@ -25,6 +28,18 @@ DIFFUSERS_HOOKS = {
 }
 """Names under which diffusers (0.36 to 0.42) registers the hooks of its step caches."""
 
+SKIPPING_HOOKS = frozenset(
+    {
+        "faster_cache",
+        "first_block_cache",
+        "mag_cache",
+        "pyramid_attention_broadcast",
+        "sea_cache",
+        "taylorseer_cache",
+    }
+)
+"""The files of ``diffusers.hooks`` whose hooks leave out work (0.42.1)."""
+
 
 class CacheWatch:
     """Follows the forwards of one call's denoisers that have a step cache mounted."""
@@ -34,6 +49,9 @@ class CacheWatch:
         self._wrappers = Wrappers()
         self._modules: list[tuple[Any, str]] | None = None  # None: not looked yet
         self._counted: dict[int, int] = {}  # id of what is counted -> how often in this forward
+        self._hooked: dict[int, int] = {}  # the same for what diffusers' hooks may skip
+        self._batches: dict[int, int] = {}  # id of a whole denoiser's hook -> largest batch it has computed
+        self._reduced = False
         self._depth = 0
         self._said = 0
         self.forwards: list[CachedForward] = []
@@ -52,11 +70,23 @@ class CacheWatch:
             for part in counted_parts(module):
                 self._counted[id(part)] = 0
                 self._wrappers.wrap(type(part), "__call__", _make_counter)
+            for path, reference in () if compiled_modules([module]) else hooked_parts(module):
+                if path:
+                    self._hooked[id(reference)] = 0
+                self._wrappers.wrap(reference, "original_forward", _make_hook_counter(reference))
 
     def count(self, part: Any) -> None:
         """A part of a block is at work."""
         if id(part) in self._counted:
             self._counted[id(part)] += 1
+
+    def count_hooked(self, reference: Any, batch: int | None) -> None:
+        """A hook lets its part, or the whole denoiser, compute."""
+        if id(reference) in self._hooked:
+            self._hooked[id(reference)] += 1
+        elif batch is not None:
+            largest = self._batches[id(reference)] = max(batch, self._batches.get(id(reference), 0))
+            self._reduced |= batch < largest
 
     def begin(self) -> None:
         """A forward begins; one inside another is the same."""
@@ -69,6 +99,8 @@ class CacheWatch:
         if self._depth == 1:
             self._said = self._hits()
             self._counted = dict.fromkeys(self._counted, 0)
+            self._hooked = dict.fromkeys(self._hooked, 0)
+            self._reduced = False
 
     def end(self) -> None:
         """It has ended."""
@@ -76,7 +108,14 @@ class CacheWatch:
         if self._depth == 0:
             computed = sum(count > 0 for count in self._counted.values())
             self.forwards.append(
-                CachedForward(blocks=computed, of_blocks=len(self._counted), cached=self._cached())
+                CachedForward(
+                    blocks=computed,
+                    of_blocks=len(self._counted),
+                    cached=self._cached(),
+                    parts=sum(count > 0 for count in self._hooked.values()),
+                    of_parts=len(self._hooked),
+                    reduced=self._reduced,
+                )
             )
 
     def close(self) -> None:
@@ -105,6 +144,17 @@ def cache_of(module: Any) -> str | None:
             if named is not None:
                 return named
     return None
+
+
+def hooked_parts(module: Any) -> Iterator[tuple[str, Any]]:
+    """``(path, function reference)`` of each part that a hook may skip; the denoiser's own path is empty."""
+    for path, inner in module.named_modules():
+        registry = vars(inner).get("_diffusers_hook")
+        for hook in getattr(registry, "hooks", {}).values():
+            reference = getattr(hook, "fn_ref", None)
+            skips = type(hook).__module__.rpartition(".")[2] in SKIPPING_HOOKS
+            if skips and getattr(reference, "original_forward", None) is not None:
+                yield path, reference
 
 
 def counted_parts(module: Any) -> Iterator[Any]:
@@ -165,3 +215,16 @@ def _make_counter(original: Callable[..., Any], _attribute: str) -> Callable[...
         return original(self, *args, **kwargs)
 
     return counted
+
+
+def _make_hook_counter(reference: Any) -> Callable[[Callable[..., Any], str], Callable[..., Any]]:
+    def make(original: Callable[..., Any], _attribute: str) -> Callable[..., Any]:
+        def computing(*args: Any, **kwargs: Any) -> Any:
+            call = ACTIVE.get()
+            if call is not None and call.forward_watch is not None:
+                call.forward_watch.count_hooked(reference, batch_of(args, kwargs))
+            return original(*args, **kwargs)
+
+        return computing
+
+    return make

@@ -16,6 +16,8 @@ TIME_PARAMETERS = frozenset({"timestep", "timesteps", "t", "sigma", "timestep_ra
 
 CONDITION_PARAMETERS = frozenset({"controlnet_cond", "control_cond", "controlnet_conditioning_scale"})
 CONDITION_CLASS = re.compile(r"ControlNet|Adapter|MultiControlNet")
+UPSAMPLER_CLASS = re.compile(r"Latent\w*(Upsampl|Upscal)er")
+"""It enlarges latents between two denoising stages, or before a decoding."""
 PICTURE_INPUTS = frozenset({"pixel_values", "pixel_values_videos", "image", "images", "x", "sample"})
 DENOISER_ROLE = re.compile(r"^(unet|transformer|prior|decoder|dit|denoiser)(_\d+)?$")
 
@@ -148,6 +150,8 @@ def module_kind(module: Any, role: str) -> CallKind:
         return CallKind.FORWARD
     if "vocoder" in role:
         return CallKind.DECODING
+    if UPSAMPLER_CLASS.search(type(module).__name__):
+        return CallKind.LATENTS
     if "safety" in role or "watermark" in role:
         return CallKind.POSTPROCESSING
     return CallKind.IMAGE_ENCODING if parameters & PICTURE_INPUTS else CallKind.TEXT_ENCODING

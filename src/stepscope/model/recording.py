@@ -101,6 +101,9 @@ class CachedForward:
     blocks: int  # transformer blocks that were computed, as they were seen
     of_blocks: int
     cached: bool | None  # what the cache itself says of it; None: it could not be asked
+    parts: int = 0  # how many were computed of those that diffusers' hooks may skip: blocks, or attention
+    of_parts: int = 0
+    reduced: bool = False  # it was computed for a part of the batch only: guidance's other half is estimated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,18 +15,22 @@ class CacheEffect:
     """What a step cache did in one run."""
 
     cached_steps: tuple[int, ...]  # steps with at least one forward that was not fully computed
-    theoretical_speedup: float | None  # all blocks over computed blocks
+    theoretical_speedup: float | None  # all blocks over computed ones; None where blocks are cached in part
     effective_speedup: (
         float | None
     )  # denoising as if all steps took a computed one's median, over as measured
 
 
 def work_of(seen: CachedForward) -> StepWork:
-    """How much of a forward was computed: as we saw it; where no block could be watched, the cache's word."""
-    if seen.of_blocks:
-        if seen.blocks == 0:
-            return StepWork.SKIPPED
-        return StepWork.COMPUTED if seen.blocks == seen.of_blocks else StepWork.PARTLY_COMPUTED
+    """How much of a forward was computed: as we saw it; where nothing could be watched, the cache's word.
+
+    A block whose attention was taken from a cache has been computed in part.
+    """
+    if seen.of_blocks and seen.blocks == 0:
+        return StepWork.SKIPPED
+    if seen.of_blocks or seen.of_parts:
+        whole = seen.blocks == seen.of_blocks and seen.parts == seen.of_parts and not seen.reduced
+        return StepWork.COMPUTED if whole else StepWork.PARTLY_COMPUTED
     return StepWork.PARTLY_COMPUTED if seen.cached else StepWork.COMPUTED
 
 
@@ -73,9 +77,10 @@ def effect(run: Run, seen: Sequence[CachedForward]) -> CacheEffect | None:
     if not seen:
         return None
     computed, possible = sum(one.blocks for one in seen), sum(one.of_blocks for one in seen)
+    inside = any(one.blocks == one.of_blocks and work_of(one) is StepWork.PARTLY_COMPUTED for one in seen)
     return CacheEffect(
         cached_steps=tuple(step.index for step in run.steps if step.work is not StepWork.COMPUTED),
-        theoretical_speedup=possible / computed if computed else None,
+        theoretical_speedup=possible / computed if computed and not inside else None,
         effective_speedup=_effective(run),
     )
 
