@@ -6,7 +6,7 @@ import string
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stepscope.analyse.kernels.ncu import PLACEHOLDER, kernel_pattern, ncu_command
@@ -113,6 +113,7 @@ def test_hostile_names_stay_one_harmless_argument(name: str) -> None:
     assert re.compile(pattern.removeprefix("regex:"))
 
 
+@example("᠐")  # a digit, but not of ASCII
 @given(st.text(max_size=200))
 def test_any_name_gives_a_command_a_shell_reads_as_written(name: str) -> None:
     """Quoting survives a round trip for every text."""

@@ -158,7 +158,7 @@ def test_a_reader_that_goes_away_is_no_failure_of_the_pipeline(
     """``| head -1``: no traceback; the files are written."""
     from stepscope.cli import generate
 
-    def broken(_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
     monkeypatch.setattr(generate, "_print", broken)

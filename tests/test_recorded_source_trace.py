@@ -9,7 +9,7 @@ import pytest
 from stepscope.analyse.results import RankReport
 from stepscope.session.report import report_files
 
-RECORDED = Path(__file__).parent / "data" / "traces" / "h200_qwen_4layer_source.trace.json.gz"
+RECORDED = Path(__file__).parent / "data" / "recorded" / "h200_qwen_4layer_source.trace.json.gz"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ PLACEHOLDER = "YOUR_COMMAND"
 
 _MOST_WORDS = 14  # enough to tell PyTorch's functors apart, short enough for a line
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WORD = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Za-z_][A-Za-z0-9_]*(?!\w|::)|\d+)")
+_WORD = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Za-z_][A-Za-z0-9_]*(?!\w|::)|[0-9]+)")
 _PARENTHESES = re.compile(r"\([^()]*\)")
 # Spelt by one demangler only, or in another place by the other.
 _UNRELIABLE = {
