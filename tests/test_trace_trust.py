@@ -168,7 +168,7 @@ def test_a_run_without_a_request_id_goes_by_its_file() -> None:
     """SGLang's offline dumps may name no request."""
     bad = replace(run_with(1), request_id="", path="logs/perf.json", trust=Trust(ok=False, reasons=("bad",)))
 
-    assert assemble((), [run_with(1), bad], []).trust.reasons == ("perf.json: bad",)
+    assert assemble((), [run_with(1), bad], []).trust.reasons == ("logs/perf.json: bad",)
 
 
 def test_what_stepscope_wrote_into_the_header_is_said() -> None:
