@@ -27,7 +27,7 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
         (r"check_(inputs?|image)$", CallKind.VALIDATION),
         (r"_?run_safety_checker$|numpy_to_pil$", CallKind.POSTPROCESSING),
         (r"_?decode_(latents|audio|prediction)$", CallKind.DECODING),
-        (r"get_timesteps$", CallKind.TIMESTEPS),
+        (r"(get|generate)_timestep(s|_matrix)$", CallKind.TIMESTEPS),
         (r"_?encode_(vae_image|vae_video)$|prepare_mask_latents$", CallKind.VAE_ENCODING),
         (r"prepare_(ip_adapter_)?image_embeds$|prepare_ip_adapter_image_embeds$", CallKind.IMAGE_ENCODING),
         (r"_?encode_(image|video|clip_image)$|_get_image_embeds$", CallKind.IMAGE_ENCODING),
