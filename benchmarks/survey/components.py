@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +56,10 @@ def _instance(class_name: str, entry: ComponentEntry, config: dict[str, Any]) ->
     component_class = find_class(class_name, entry)
     config = {key: _value(value) if isinstance(value, Mapping) else value for key, value in config.items()}
     if not entry.config_class:
-        return component_class(**config)
+        # Published configurations have keys that their class no longer takes, and pipelines read them there.
+        more = set(config) - set(inspect.signature(component_class.__init__).parameters)
+        by_config = bool(more) and hasattr(component_class, "from_config")
+        return component_class.from_config(config) if by_config else component_class(**config)
     config_class = getattr(transformers, entry.config_class, None) or component_class.config_class
     return component_class(config_class(**config))
 
@@ -108,7 +112,10 @@ def vocab_size(model: Any) -> int:
     size = getattr(embeddings, "num_embeddings", None)
     if isinstance(size, int):
         return size
+    config = getattr(model, "config", None)
     sizes = (
-        getattr(getattr(model, "config", None), name, None) for name in ("vocab_size", "padded_vocab_size")
+        getattr(part, name, None)
+        for part in (config, getattr(config, "text_config", None))
+        for name in ("vocab_size", "padded_vocab_size")
     )
     return next((size for size in sizes if isinstance(size, int)), 0)

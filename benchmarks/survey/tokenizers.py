@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +30,7 @@ _CHAT = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _ENDS = ("<|eot_id|>", "<|im_end|>", "<eos>", "</s>", "<|endoftext|>")
+_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _LOW = {"<pad>": 0, "</s>": 1, "<unk>": 2, "<s>": 3, "<mask>": 4}
 
 SPECS: dict[str, TokenizerSpec] = {
@@ -52,8 +55,26 @@ SPECS: dict[str, TokenizerSpec] = {
 """By family. The published vocabularies are larger; only their number of tokens for a text is imitated."""
 
 
+def _roberta_letters() -> Any:
+    letters = transformers.convert_slow_tokenizer.bytes_to_unicode().values()
+    vocabulary = {token: at for at, token in enumerate((*_ROBERTA, *letters))}
+    return transformers.RobertaTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+
+
+def _t5_letters() -> Any:
+    pieces = [(token, 0.0) for token in ("<pad>", "</s>", "<unk>")]
+    pieces += [(letter, -2.0) for letter in f"\u2581{string.ascii_letters}{string.punctuation}"]
+    return transformers.T5Tokenizer(vocab=pieces, extra_ids=0, model_max_length=77)
+
+
+LETTERS: dict[str, Callable[[], Any]] = {"roberta_letters": _roberta_letters, "t5_letters": _t5_letters}
+"""Of the real classes, a token a letter: for pipelines that ask what class their tokenizer has."""
+
+
 def make_tokenizer(family: str, encoder: Any, size: int) -> Any:
     """A tokenizer of this family with ids below ``size``, those that the encoder knows."""
+    if family in LETTERS:
+        return LETTERS[family]()
     spec = SPECS[family]
     config = getattr(encoder, "config", None)
     if size and size < spec.vocab_size + len(spec.special):
@@ -109,6 +130,8 @@ def make_processor(name: str, encoder: Any, size: int, picture: int | None) -> A
     if not issubclass(getattr(transformers, name), transformers.ProcessorMixin):
         square = {} if picture is None or "Clap" in name else {"size": {"height": picture, "width": picture}}
         return getattr(transformers, name)(**square)
+    if name == "GlmImageProcessor":
+        return _glm_image_processor(encoder, size)
     tokenizer = make_tokenizer("clip" if name == "CLIPProcessor" else "qwen", encoder, size)
     if name == "CLIPProcessor":
         return transformers.CLIPProcessor(transformers.CLIPImageProcessor(), tokenizer)
@@ -119,3 +142,11 @@ def make_processor(name: str, encoder: Any, size: int, picture: int | None) -> A
     return transformers.Qwen2VLProcessor(
         images, tokenizer, transformers.Qwen2VLVideoProcessor(), chat_template=_CHAT
     )
+
+
+def _glm_image_processor(encoder: Any, size: int) -> Any:
+    tokenizer = make_tokenizer("qwen", encoder, size)
+    tokenizer.image_token, tokenizer.bos_token = "<|image_pad|>", "<|im_start|>"
+    tokenizer.grid_bos_token, tokenizer.grid_eos_token = "<|vision_start|>", "<|vision_end|>"
+    images = transformers.GlmImageImageProcessor()
+    return transformers.GlmImageProcessor(images, tokenizer, chat_template=_CHAT)

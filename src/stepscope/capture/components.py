@@ -19,7 +19,7 @@ CONDITION_CLASS = re.compile(r"ControlNet|Adapter|MultiControlNet")
 UPSAMPLER_CLASS = re.compile(r"Latent\w*(Upsampl|Upscal)er")
 """It enlarges latents between two denoising stages, or before a decoding."""
 PICTURE_INPUTS = frozenset({"pixel_values", "pixel_values_videos", "image", "images", "x", "sample"})
-DENOISER_ROLE = re.compile(r"^(unet|transformer|prior|decoder|dit|denoiser)(_\d+)?$")
+DENOISER_ROLE = re.compile(r"^(unet|transformer|prior|decoder|dit|denoiser|model)(_\d+)?$")
 
 PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
     (re.compile(pattern), kind)
@@ -142,11 +142,13 @@ def module_kind(module: Any, role: str) -> CallKind:
     parameters = _forward_parameters(module)
     if _is_transformers_model(module):
         return _transformers_kind(module, role, parameters)
+    timed = bool(parameters & TIME_PARAMETERS)
+    if timed and DENOISER_ROLE.match(role):  # a UNet with its ControlNet built in (ControlNet-XS) too
+        return CallKind.FORWARD
     if CONDITION_CLASS.search(type(module).__name__) or parameters & CONDITION_PARAMETERS:
         # Without a time input it runs once, before the loop (T2I-Adapter): it encodes an image.
-        timed = bool(parameters & TIME_PARAMETERS)
         return CallKind.CONDITIONER if timed else CallKind.IMAGE_ENCODING
-    if parameters & TIME_PARAMETERS or DENOISER_ROLE.match(role):
+    if timed or DENOISER_ROLE.match(role):
         return CallKind.FORWARD
     if "vocoder" in role:
         return CallKind.DECODING
