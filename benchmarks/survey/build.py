@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,10 @@ STEP_ARGUMENTS = (
     "super_res_num_inference_steps",
     "num_steps",
     "steps",
+    "pyramid_num_inference_steps_list",
 )
+GIVEN_TIMES = ("timesteps", "sigmas")
+"""A list of times, one a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +41,23 @@ class TinyPipeline:
     pipeline: Any
     ready: Callable[[], Callable[[], Any]]
     steps: tuple[int, ...]
+    strength: float | None = None
 
 
 def pipeline_classes() -> dict[str, Any]:
-    """Every pipeline class that this diffusers exports, by its own name."""
+    """Every pipeline class that this diffusers exports, modular ones too, by its own name."""
+    bases = (diffusers.DiffusionPipeline, diffusers.ModularPipeline)
     found = {}
     for name in dir(diffusers):
         value = getattr(diffusers, name, None)
-        if inspect.isclass(value) and issubclass(value, diffusers.DiffusionPipeline):
+        if inspect.isclass(value) and issubclass(value, bases) and value not in bases:
             found[value.__name__] = value
-    found.pop("DiffusionPipeline", None)
     return dict(sorted(found.items()))
+
+
+def is_modular(pipeline_class: Any) -> bool:
+    """Whether this class is put together from blocks."""
+    return issubclass(pipeline_class, diffusers.ModularPipeline)
 
 
 def build_pipeline(name: str) -> TinyPipeline:
@@ -57,15 +66,30 @@ def build_pipeline(name: str) -> TinyPipeline:
     if entry is None:
         raise NoConfigurationError("the tables have no entry for it")
     pipeline_class = pipeline_classes()[name]
-    pipeline = pipeline_class(**build_components(entry.components))
+    pipeline = _make(pipeline_class, build_components(entry.components))
     pipeline.set_progress_bar_config(disable=True)
     for method, arguments in entry.prepare.items():
         operator.attrgetter(method)(pipeline)(**make_arguments(arguments))
+    defaults = {name: parameter.default for name, parameter in _parameters(pipeline_class).items()}
+    strength = entry.call.get("strength", defaults.get("strength"))
     return TinyPipeline(
         pipeline=pipeline,
         ready=functools.partial(_ready, pipeline, entry.call),
-        steps=_steps_asked(pipeline_class, entry.call),
+        steps=_steps_asked(entry.call, defaults),
+        strength=strength if isinstance(strength, float) else None,
     )
+
+
+def _make(pipeline_class: Any, components: dict[str, Any]) -> Any:
+    if not is_modular(pipeline_class):
+        return pipeline_class(**components)
+    pipeline = pipeline_class()  # of its default blocks
+    wanted = set(pipeline.pretrained_component_names)
+    pipeline.update_components(**{role: part for role, part in components.items() if role in wanted})
+    missing = sorted(wanted - set(components))
+    if missing:
+        raise NoConfigurationError(f"the tables have no component for {', '.join(missing)}")
+    return pipeline
 
 
 def _ready(pipeline: Any, description: Any) -> Callable[[], Any]:
@@ -76,13 +100,17 @@ def _ready(pipeline: Any, description: Any) -> Callable[[], Any]:
     return functools.partial(pipeline, **make_arguments(description))
 
 
-def _steps_asked(pipeline_class: Any, call: Any) -> tuple[int, ...]:
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(pipeline_class.__call__).parameters.items()
-    }
+def _parameters(pipeline_class: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(pipeline_class.__call__).parameters
+
+
+def _steps_asked(call: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[int, ...]:
+    for name in GIVEN_TIMES:
+        if isinstance(call.get(name), list):
+            return (len(call[name]),)
     asked = [call.get(name, defaults.get(name)) for name in STEP_ARGUMENTS]
-    timesteps = call.get("timesteps") or call.get("sigmas")
-    if isinstance(timesteps, list) and timesteps:
-        return (len(timesteps),)
-    return tuple(steps for steps in asked if isinstance(steps, int))
+    return tuple(number for steps in asked for number in _numbers(steps))
+
+
+def _numbers(steps: Any) -> tuple[int, ...]:
+    return (steps,) if isinstance(steps, int) else tuple(steps) if isinstance(steps, list) else ()

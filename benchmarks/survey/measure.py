@@ -19,9 +19,12 @@ from stepscope.model.recording import Recording
 from stepscope.model.run import Environment, Workload
 from survey.build import TinyPipeline, build_pipeline
 from survey.components import NoConfigurationError
+from survey.counting import SchedulerCounter
 
-SHORT_MS = 2000.0
-"""Calls shorter than this are observed three times."""
+REPEATED_MS = 4000.0
+"""Short calls are observed again until about this much is measured,"""
+MOST_RUNS = 15
+"""but no more often than this."""
 LARGE_GAP = 0.01
 """Gaps of more than this share of the run are kept in the row."""
 
@@ -45,11 +48,15 @@ class Row:
     stages: tuple[str, ...] = ()
     steps_asked: tuple[int, ...] = ()
     steps_seen: tuple[int, ...] = ()  # one number a denoising stage
+    scheduler_steps: tuple[int, ...] = ()  # calls of each scheduler's ``step``, counted without stepscope
+    schedulers: tuple[str, ...] = ()  # their classes
+    strength: float | None = None  # asked for, or the default: less than 1 leaves steps out
     forwards: tuple[int, ...] = ()  # the numbers of forwards that its steps have, each once
     guidance: tuple[str, ...] = ()  # what its forwards were told to be, each once
     coverage: float | None = None
     repeats: bool | None = None  # two plain runs gave the same bits
     identical: bool | None = None  # and the observed one too
+    runs: int = 1  # observed ones; coverage and gaps are those of the middle one
     plain_ms: float | None = None
     observed_ms: float | None = None
     warnings: tuple[str, ...] = ()
@@ -68,20 +75,41 @@ def measure(name: str) -> Row:
         first = digest(tiny.ready()())
         call = tiny.ready()
         begin = time.perf_counter()
-        result = call()
+        with SchedulerCounter(tiny.pipeline) as counter:
+            result = call()
         plain_ms = 1000 * (time.perf_counter() - begin)
         plain = [first, digest(result)]
     except Exception as error:
         return Row(name=name, status="failed", reason=_words(error), steps_asked=tiny.steps)
-    row = replace(_observed(name, tiny, plain), plain_ms=round(plain_ms, 1))
-    return row if row.status == "failed" or plain_ms > SHORT_MS else _median(name, tiny, plain, row)
+    seen = _observed(name, tiny, plain)
+    row = replace(
+        seen,
+        plain_ms=round(plain_ms, 1),
+        scheduler_steps=counter.numbers(),
+        schedulers=counter.classes(),
+        strength=tiny.strength,
+    )
+    return row if row.status == "failed" else _median(name, tiny, plain, row)
 
 
 def _median(name: str, tiny: TinyPipeline, plain: list[str], row: Row) -> Row:
-    """The row, with coverage and gaps of the middle one of three runs: a busy machine may stop one."""
-    rows = [row, *(_observed(name, tiny, plain) for _ in range(2))]
-    middle = sorted(rows, key=lambda row: row.coverage or 0.0)[1]
-    return replace(row, coverage=middle.coverage, gaps=middle.gaps, observed_ms=middle.observed_ms)
+    """The row, with coverage and gaps of the middle one of several runs: a busy machine may stop one."""
+    more = min(MOST_RUNS - 1, int(REPEATED_MS / (row.plain_ms or REPEATED_MS))) // 2 * 2
+    rows = sorted([row, *(_observed(name, tiny, plain) for _ in range(more))], key=_coverage)
+    middle = rows[len(rows) // 2]
+    identical = None if row.identical is None else all(each.identical for each in rows)
+    return replace(
+        row,
+        identical=identical,
+        coverage=middle.coverage,
+        gaps=middle.gaps,
+        observed_ms=middle.observed_ms,
+        runs=len(rows),
+    )
+
+
+def _coverage(row: Row) -> float:
+    return row.coverage or 0.0
 
 
 def _observed(name: str, tiny: TinyPipeline, plain: list[str]) -> Row:

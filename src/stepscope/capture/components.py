@@ -25,22 +25,31 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
         (r"check_(inputs?|image)$", CallKind.VALIDATION),
-        (r"_?run_safety_checker$|numpy_to_pil$", CallKind.POSTPROCESSING),
-        (r"_?decode_(latents|audio|prediction)$", CallKind.DECODING),
-        (r"(get|generate)_timestep(s|_matrix)$", CallKind.TIMESTEPS),
-        (r"_?encode_(vae_image|vae_video)$|prepare_mask_latents$", CallKind.VAE_ENCODING),
-        (r"prepare_(ip_adapter_)?image_embeds$|prepare_ip_adapter_image_embeds$", CallKind.IMAGE_ENCODING),
-        (r"_?encode_(image|video|clip_image)$|_get_image_embeds$", CallKind.IMAGE_ENCODING),
-        (r"_?(encode|enhance)_(prompt|text|audio_prompt|duration)", CallKind.TEXT_ENCODING),
-        (r"_?get_\w*prompt_embeds$|_get_glm_embeds$", CallKind.TEXT_ENCODING),
-        (r"_?prepare_(\w+_)?(latents?|image|images)(_and_mask)?$", CallKind.LATENTS),
+        (r"_?run_safety_checker$|numpy_to_pil$|score_waveforms$", CallKind.POSTPROCESSING),
+        (r"_?post_?process(_\w+)?$|ensemble_\w+$", CallKind.POSTPROCESSING),
+        (r"_?decode_(\w+_)?(latents|audio|prediction|sound)(_\w+)?$", CallKind.DECODING),
+        (r"mel_spectrogram_to_waveform$|vae_decode_\w+$", CallKind.DECODING),
+        (r"_?(get|generate)_timesteps?(_matrix|_schedule)?$", CallKind.TIMESTEPS),
+        (r"_?encode_(vae_image|vae_video|conditions|first_frame|reference_audio)$", CallKind.VAE_ENCODING),
+        (r"_?encode_(image_vae_latents|input_images)$", CallKind.VAE_ENCODING),
+        (r"_?prepare_(\w+_)?(condition|conditioning)(_frames)?$", CallKind.VAE_ENCODING),
+        (r"_?prepare_(video|depth_map|mask_latents|masks)$", CallKind.VAE_ENCODING),
+        (r"prepare_(ip_adapter_)?image_embeds$|prepare_siglip_embeds$", CallKind.IMAGE_ENCODING),
+        (r"_?encode_(image|video|clip_image|image_prompt|image_clip_latents)$", CallKind.IMAGE_ENCODING),
+        (r"_get_image_embeds$|get_zero_embed$", CallKind.IMAGE_ENCODING),
+        (r"_?(encode|enhance)_(\w+_)?(prompt|text|duration)", CallKind.TEXT_ENCODING),
+        (r"_?get_\w*prompt_embeds$|_get_glm_embeds$|tokenize_prompt$", CallKind.TEXT_ENCODING),
+        (r"_?prepare_(\w+_)?(latents?|image|images)(_(and|with)_mask)?$", CallKind.LATENTS),
         (r"_?pre_?process(_\w+)?$", CallKind.VAE_ENCODING),
-        (r"_execution_device$|maybe_free_model_hooks$|progress_bar$", CallKind.HOUSEKEEPING),
+        (r"_execution_device$|maybe_free_model_hooks$|progress_bar$|upcast_vae$", CallKind.HOUSEKEEPING),
         (r"_?(un)?pack_\w*(latents?|text_ids)\w*$|_?(un|de)?normalize_\w*latents?$", CallKind.HOUSEKEEPING),
         (r"_?(prepare|get)_\w*(ids|position\w*|embeddings?|embedding|kwargs)$", CallKind.HOUSEKEEPING),
+        (r"_?(apply|set|prepare)_(\w+_)?(guidance|free_init|attn_processor|attention_mask)$", CallKind.HOUSEKEEPING),
+        (r"convert_(x0|velocity)_to_\w+$|pred_(x0|epsilon)$|sag_masking$", CallKind.HOUSEKEEPING),
+        (r"prepare_(class_labels|cross_attention)$|_?prepare_\w+_segment$", CallKind.HOUSEKEEPING),
     )
 )
-"""Methods that diffusers pipelines share by convention (counted over the 213 classes of 0.42.1)."""
+"""Methods that diffusers pipelines share by convention (counted over the 297 classes of 0.42.1)."""
 
 MOST_PARTS = 32
 """A longer list is data, not a list of adapters or ControlNets."""
