@@ -66,6 +66,8 @@ def build_pipeline(name: str) -> TinyPipeline:
     if entry is None:
         raise NoConfigurationError("the tables have no entry for it")
     pipeline_class = pipeline_classes()[name]
+    if not any("__call__" in vars(base) for base in pipeline_class.__mro__):
+        raise NoConfigurationError("it has no __call__: its methods make and call the classes named after them")
     pipeline = _make(pipeline_class, build_components(entry.components))
     pipeline.set_progress_bar_config(disable=True)
     for method, arguments in entry.prepare.items():
@@ -84,11 +86,8 @@ def _make(pipeline_class: Any, components: dict[str, Any]) -> Any:
     if not is_modular(pipeline_class):
         return pipeline_class(**components)
     pipeline = pipeline_class()  # of its default blocks
-    wanted = set(pipeline.pretrained_component_names)
+    wanted = set(pipeline.component_names)
     pipeline.update_components(**{role: part for role, part in components.items() if role in wanted})
-    missing = sorted(wanted - set(components))
-    if missing:
-        raise NoConfigurationError(f"the tables have no component for {', '.join(missing)}")
     return pipeline
 
 

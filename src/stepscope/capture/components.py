@@ -51,14 +51,20 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
 )
 """Methods that diffusers pipelines share by convention (counted over the 297 classes of 0.42.1)."""
 
+SCHEDULER_HELPERS = ("step_correct", "add_noise", "scale_noise", "add_noise_to_input")
+"""What else of a scheduler takes time. They end no step: a corrector's forward belongs to its predictor's step."""
+
 MOST_PARTS = 32
 """A longer list is data, not a list of adapters or ControlNets."""
 
 PROCESSOR_METHODS = {
     "preprocess": CallKind.VAE_ENCODING,
     "preprocess_video": CallKind.VAE_ENCODING,
+    "preprocess_reference_video_hdr": CallKind.VAE_ENCODING,
     "postprocess": CallKind.POSTPROCESSING,
     "postprocess_video": CallKind.POSTPROCESSING,
+    "postprocess_hdr_video": CallKind.POSTPROCESSING,
+    "apply_overlay": CallKind.POSTPROCESSING,
 }
 
 
@@ -125,6 +131,7 @@ def _methods_of_scheduler(scheduler: Any, role: str) -> Methods:
         "step": Known(CallKind.SCHEDULER_STEP, role, "step", order),
         "step_pred": Known(CallKind.SCHEDULER_STEP, role, "step_pred", order),  # score-based SDE's predictor
         "set_timesteps": Known(CallKind.TIMESTEPS, role, "set_timesteps"),
+        **{method: Known(CallKind.HOUSEKEEPING, role, method) for method in SCHEDULER_HELPERS},
     }
     return {method: what for method, what in known.items() if callable(getattr(scheduler, method, None))}
 
