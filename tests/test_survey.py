@@ -14,7 +14,7 @@ from survey.arguments import make_arguments
 from survey.build import build_pipeline, pipeline_classes
 from survey.components import NoConfigurationError, build
 from survey.coverage_table import table
-from survey.measure import Row, as_json, measure
+from survey.measure import Gap, Row, as_json, measure
 from survey.runner import read_rows
 from survey.tables import component_entries, pipeline_entries
 
@@ -31,6 +31,9 @@ SAMPLE: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "MarigoldDepthPipeline": ((4,), {1}),
     "KandinskyV22CombinedPipeline": ((4, 4), {1}),  # prior and decoder
     "UnCLIPPipeline": ((4, 4, 4), {1}),  # prior, decoder and super-resolution
+    "StableDiffusionControlNetXSPipeline": ((4,), {1}),  # a UNet with its ControlNet built in
+    "LLaDA2Pipeline": ((11,), {1}),  # text, in blocks
+    "WanModularPipeline": ((4,), {2}),  # of blocks
     "LEditsPPPipelineStableDiffusion": ((4,), {1}),  # a loop of its own after an inversion
 }
 
@@ -48,10 +51,11 @@ def test_a_class_is_observed_to_the_bit(name: str) -> None:
     """It runs, its steps are all seen, it gives the same bits as unobserved, nothing is left installed."""
     steps, forwards = SAMPLE[name]
 
-    row = measure(name)
+    row = measure(name, repeated_ms=0)
 
     assert (row.status, row.reason) == ("ran", "")
     assert row.steps_seen == steps
+    assert sum(steps) in (sum(row.scheduler_steps), *row.scheduler_steps)  # counted without stepscope
     assert set(row.forwards) == forwards
     assert row.repeats
     assert row.identical
@@ -140,12 +144,30 @@ def test_the_table(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
             stages=("TextEncodingStage", "DenoisingStage"),
             steps_asked=(4,),
             steps_seen=(3,),
+            scheduler_steps=(3,),
+            schedulers=("AScheduler",),
+            strength=0.8,
             forwards=(2,),
             coverage=0.961,
             repeats=True,
             identical=True,
         ),
         Row(name="BPipeline", status="ran", stages=(), coverage=0.5, repeats=False),
+        Row(
+            name="BModularPipeline",
+            status="ran",
+            stages=("DenoisingStage",),
+            steps_asked=(4,),
+            steps_seen=(5,),
+            scheduler_steps=(5,),
+            schedulers=("PNDMScheduler",),
+            forwards=(1,),
+            coverage=0.9,
+            observed_ms=12.0,
+            repeats=True,
+            identical=False,
+            gaps=(Gap(after="scheduler.step", before="vae.decode", share=0.06),),
+        ),
         Row(name="CPipeline", status="failed", reason="ValueError: a | b <c>"),
         Row(name="DPipeline", status="not_built", reason="the tables have no entry for it"),
     ]
@@ -155,7 +177,7 @@ def test_the_table(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_upsampler_of_latents_prepares_latents() -> None:
     """It takes no prompt: what enlarges latents before they are decoded is no text encoder."""
-    row = measure("LTXLatentUpsamplePipeline")
+    row = measure("LTXLatentUpsamplePipeline", repeated_ms=0)
 
     assert (row.status, row.reason) == ("ran", "")
     assert "TextEncodingStage" not in row.stages

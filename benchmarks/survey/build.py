@@ -67,7 +67,9 @@ def build_pipeline(name: str) -> TinyPipeline:
         raise NoConfigurationError("the tables have no entry for it")
     pipeline_class = pipeline_classes()[name]
     if not any("__call__" in vars(base) for base in pipeline_class.__mro__):
-        raise NoConfigurationError("it has no __call__: its methods make and call the classes named after them")
+        raise NoConfigurationError(
+            "it has no __call__: its methods make and call the classes named after them"
+        )
     pipeline = _make(pipeline_class, build_components(entry.components))
     pipeline.set_progress_bar_config(disable=True)
     for method, arguments in entry.prepare.items():

@@ -1,4 +1,4 @@
-"""How often a pipeline steps its schedulers, counted without stepscope: what its steps are checked against."""
+"""How often a pipeline steps its schedulers, counted without stepscope: a check of its steps."""
 
 from __future__ import annotations
 

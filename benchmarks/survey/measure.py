@@ -63,7 +63,7 @@ class Row:
     gaps: tuple[Gap, ...] = ()
 
 
-def measure(name: str) -> Row:
+def measure(name: str, *, repeated_ms: float = REPEATED_MS) -> Row:
     """Survey one class. Nothing that the class raises leaves this function."""
     try:
         tiny = build_pipeline(name)
@@ -89,12 +89,12 @@ def measure(name: str) -> Row:
         schedulers=counter.classes(),
         strength=tiny.strength,
     )
-    return row if row.status == "failed" else _median(name, tiny, plain, row)
+    return row if row.status == "failed" else _median(name, tiny, plain, row, repeated_ms)
 
 
-def _median(name: str, tiny: TinyPipeline, plain: list[str], row: Row) -> Row:
+def _median(name: str, tiny: TinyPipeline, plain: list[str], row: Row, repeated_ms: float) -> Row:
     """The row, with coverage and gaps of the middle one of several runs: a busy machine may stop one."""
-    more = min(MOST_RUNS - 1, int(REPEATED_MS / (row.plain_ms or REPEATED_MS))) // 2 * 2
+    more = min(MOST_RUNS - 1, int(repeated_ms / (row.plain_ms or REPEATED_MS))) // 2 * 2
     rows = sorted([row, *(_observed(name, tiny, plain) for _ in range(more))], key=_coverage)
     middle = rows[len(rows) // 2]
     identical = None if row.identical is None else all(each.identical for each in rows)

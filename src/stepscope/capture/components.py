@@ -44,7 +44,10 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
         (r"_execution_device$|maybe_free_model_hooks$|progress_bar$|upcast_vae$", CallKind.HOUSEKEEPING),
         (r"_?(un)?pack_\w*(latents?|text_ids)\w*$|_?(un|de)?normalize_\w*latents?$", CallKind.HOUSEKEEPING),
         (r"_?(prepare|get)_\w*(ids|position\w*|embeddings?|embedding|kwargs)$", CallKind.HOUSEKEEPING),
-        (r"_?(apply|set|prepare)_(\w+_)?(guidance|free_init|attn_processor|attention_mask)$", CallKind.HOUSEKEEPING),
+        (
+            r"_?(apply|set|prepare)_(\w+_)?(guidance|free_init|attn_processor|attention_mask)$",
+            CallKind.HOUSEKEEPING,
+        ),
         (r"convert_(x0|velocity)_to_\w+$|pred_(x0|epsilon)$|sag_masking$", CallKind.HOUSEKEEPING),
         (r"prepare_(class_labels|cross_attention)$|_?prepare_\w+_segment$", CallKind.HOUSEKEEPING),
     )
@@ -52,7 +55,7 @@ PIPELINE_METHODS: tuple[tuple[re.Pattern[str], CallKind], ...] = tuple(
 """Methods that diffusers pipelines share by convention (counted over the 297 classes of 0.42.1)."""
 
 SCHEDULER_HELPERS = ("step_correct", "add_noise", "scale_noise", "add_noise_to_input")
-"""What else of a scheduler takes time. They end no step: a corrector's forward belongs to its predictor's step."""
+"""What else of a scheduler takes time. They end no step: a corrector's forward is in its predictor's step."""
 
 MOST_PARTS = 32
 """A longer list is data, not a list of adapters or ControlNets."""
