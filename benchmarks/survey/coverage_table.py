@@ -63,14 +63,15 @@ called twice plainly and then observed, on one thread of a CPU (torch {version("
   {_median(shares):.1%}. Components here are so small that Python between two calls counts; with real
   weights the share is higher.
 - {len(repeating)} give the same bits in two plain runs; {identical} of these give them observed too.
-- {len(counted)} step a scheduler. In a plain run its calls were counted by other means:
-  {agree} agree with the steps seen.
+- {len(counted)} step a scheduler. In a plain run its calls were counted by other means: for {agree} that
+  is the number of steps seen (or so often in each: Cosmos steps twice, audio and video have one each).
 
 `steps`: seen / asked, one number a denoising stage or loop; where they differ, `why`. "strength": that
 share of the steps is made. A scheduler's name: it was stepped that often. "chunks": the pipeline has a
 loop for each part of its video or text. `fwd`: denoiser forwards in a step; 1 also where guidance is a
 batch of two. `bits`: observed output identical to the last bit; `-`: two plain runs differ already.
-Coverage is the middle one of up to 15 observed calls.
+Coverage is that of the one of up to 15 observed calls that other work on the machine disturbed least (the
+largest share of processor time in its wall time).
 Stages: {", ".join(f"{short} = {name}" for name, short in _SHORT.items())}.
 """
 
@@ -80,9 +81,9 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _agrees(row: Row) -> bool:
-    """Steps are calls of one scheduler; audio and video have one each, and both step in each step."""
+    """Each step calls ``step`` once, of one or of several schedulers, or a fixed number of times."""
     seen, calls = sum(row["steps_seen"]), row["scheduler_steps"]
-    return seen in (sum(calls), *calls)
+    return seen == sum(calls) or all(count % seen == 0 for count in calls)
 
 
 def _observed(rows: Sequence[Row]) -> str:
