@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from stepscope.capture.blocks import block_kind
+from stepscope.capture.components import methods_of_pipeline
 from stepscope.model.recording import CallKind
 from stepscope.workload.load import load
 from stepscope.workload.request import LoadFormat, LoadRequest
@@ -66,3 +67,35 @@ def test_a_modular_pipeline_has_its_stages_and_steps(modular: Any) -> None:
 def test_blocks_are_told_by_their_class_names(name: str, kind: CallKind | None) -> None:
     """What a block does is in the name of its class; one that tells nothing is left to the calls in it."""
     assert block_kind(name) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("encode_prompt", CallKind.TEXT_ENCODING),
+        ("_encode_prior_prompt", CallKind.TEXT_ENCODING),
+        ("_encode_image_prompt", CallKind.IMAGE_ENCODING),
+        ("prepare_latents", CallKind.LATENTS),
+        ("prepare_cond_latents_and_mask", CallKind.LATENTS),
+        ("prepare_image_with_mask", CallKind.LATENTS),
+        ("prepare_mask_latents", CallKind.VAE_ENCODING),
+        ("_prepare_first_frame_conditioning", CallKind.VAE_ENCODING),
+        ("_prepare_attention_mask", CallKind.HOUSEKEEPING),
+        ("_apply_perturbed_attention_guidance", CallKind.HOUSEKEEPING),
+        ("decode_latents_with_padding", CallKind.DECODING),
+        ("mel_spectrogram_to_waveform", CallKind.DECODING),
+        ("ensemble_depth", CallKind.POSTPROCESSING),
+        ("get_timesteps", CallKind.TIMESTEPS),
+        ("_get_timestep_schedule", CallKind.TIMESTEPS),
+        ("forward_loop", None),  # it holds denoiser forwards
+        ("denoise", None),
+        ("prepare_unet", None),
+    ],
+)
+def test_methods_of_pipelines_are_told_by_their_names(name: str, kind: CallKind | None) -> None:
+    """diffusers' conventions; a method that runs a whole loop stays unknown: it would hide much."""
+    pipeline_class = type("Pipeline", (), {name: lambda self: None})
+
+    known = methods_of_pipeline(pipeline_class(), "pipeline").get(name)
+
+    assert (known.kind if known else None) is kind

@@ -33,6 +33,7 @@ SAMPLE: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "UnCLIPPipeline": ((4, 4, 4), {1}),  # prior, decoder and super-resolution
     "StableDiffusionControlNetXSPipeline": ((4,), {1}),  # a UNet with its ControlNet built in
     "LLaDA2Pipeline": ((11,), {1}),  # text, in blocks
+    "ScoreSdeVePipeline": ((4,), {2}),  # a corrector before each predictor
     "WanModularPipeline": ((4,), {2}),  # of blocks
     "LEditsPPPipelineStableDiffusion": ((4,), {1}),  # a loop of its own after an inversion
 }
