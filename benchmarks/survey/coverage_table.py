@@ -70,8 +70,7 @@ called twice plainly and then observed, on one thread of a CPU (torch {version("
 share of the steps is made. A scheduler's name: it was stepped that often. "chunks": the pipeline has a
 loop for each part of its video or text. `fwd`: denoiser forwards in a step; 1 also where guidance is a
 batch of two. `bits`: observed output identical to the last bit; `-`: two plain runs differ already.
-Coverage is that of the one of up to 15 observed calls that other work on the machine disturbed least (the
-largest share of processor time in its wall time).
+Coverage is the middle one of up to 15 observed calls.
 Stages: {", ".join(f"{short} = {name}" for name, short in _SHORT.items())}.
 """
 

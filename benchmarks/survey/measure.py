@@ -56,8 +56,7 @@ class Row:
     coverage: float | None = None
     repeats: bool | None = None  # two plain runs gave the same bits
     identical: bool | None = None  # and the observed one too
-    runs: int = 1  # observed ones; coverage and gaps are those of the least disturbed one
-    processor_share: float | None = None  # of that run's wall time, in which the thread had a processor
+    runs: int = 1  # observed ones; coverage and gaps are those of the middle one
     plain_ms: float | None = None
     observed_ms: float | None = None
     warnings: tuple[str, ...] = ()
@@ -90,24 +89,27 @@ def measure(name: str, *, repeated_ms: float = REPEATED_MS) -> Row:
         schedulers=counter.classes(),
         strength=tiny.strength,
     )
-    return row if row.status == "failed" else _steadiest(name, tiny, plain, row, repeated_ms)
+    return row if row.status == "failed" else _median(name, tiny, plain, row, repeated_ms)
 
 
-def _steadiest(name: str, tiny: TinyPipeline, plain: list[str], row: Row, repeated_ms: float) -> Row:
-    """The row, with coverage and gaps of that of several runs which other work disturbed least."""
-    more = min(MOST_RUNS - 1, int(repeated_ms / (row.plain_ms or REPEATED_MS)))
-    rows = [row, *(_observed(name, tiny, plain) for _ in range(more))]
-    best = max(rows, key=lambda row: row.processor_share or 0.0)
+def _median(name: str, tiny: TinyPipeline, plain: list[str], row: Row, repeated_ms: float) -> Row:
+    """The row, with coverage and gaps of the middle one of several runs: a busy machine may stop one."""
+    more = min(MOST_RUNS - 1, int(repeated_ms / (row.plain_ms or REPEATED_MS))) // 2 * 2
+    rows = sorted([row, *(_observed(name, tiny, plain) for _ in range(more))], key=_coverage)
+    middle = rows[len(rows) // 2]
     identical = None if row.identical is None else all(each.identical for each in rows)
     return replace(
         row,
         identical=identical,
-        coverage=best.coverage,
-        gaps=best.gaps,
-        observed_ms=best.observed_ms,
-        processor_share=best.processor_share,
+        coverage=middle.coverage,
+        gaps=middle.gaps,
+        observed_ms=middle.observed_ms,
         runs=len(rows),
     )
+
+
+def _coverage(row: Row) -> float:
+    return row.coverage or 0.0
 
 
 def _observed(name: str, tiny: TinyPipeline, plain: list[str]) -> Row:
@@ -115,14 +117,12 @@ def _observed(name: str, tiny: TinyPipeline, plain: list[str]) -> Row:
     call = tiny.ready()
     with Observer() as observer:
         progress = observer.begin(tiny.pipeline)
-        begin_s, thread_s = time.perf_counter(), time.thread_time()
         try:
             result = call()
         except Exception as raised:
             error = raised
-        share = (time.thread_time() - thread_s) / (time.perf_counter() - begin_s)
         captured = progress.finish(error, result)
-    row = replace(_row_of(name, tiny, captured.recording), processor_share=round(share, 3))
+    row = _row_of(name, tiny, captured.recording)
     if error is not None:
         return replace(row, status="failed", reason=f"only when observed: {_words(error)}")
     repeats = plain[0] == plain[1]
