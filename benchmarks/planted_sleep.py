@@ -4,7 +4,7 @@
 
 tiny/qwen-image, 12 steps; plain calls and calls with one sleep take turns. For each place: by how much the
 medians of all stages and steps differ from the plain ones'. Ends with 1 if the sleep is not where it was
-planted, to a fifth of it, or if anything else has moved by more than that: other work on the machine is enough.
+planted, to a fifth of it, or if anything else has moved by more than that (other work on the machine does).
 """
 
 from __future__ import annotations
