@@ -19,10 +19,11 @@ _SHORT = {
     "DecodingStage": "dec",
     "PostprocessingStage": "post",
 }
-_GAPS = """Gaps are Python of the pipeline's own between two calls: latents denormalised before they are decoded,
-masks and positions made in Python loops (Kandinsky's inpainting), gradients (Attend-and-Excite, Pix2Pix-Zero),
+_GAPS = """Gaps are Python of the pipeline's own between two calls: latents denormalised before decoding, masks
+and positions made in Python loops (Kandinsky's inpainting), gradients (Attend-and-Excite, Pix2Pix-Zero),
 editing terms added to the noise (LEDITS++, Semantic), parts of a model called directly (DiffusionGemma's
-encoder), and in calls of some 50 ms also other work on the machine, 4 ms at a time.
+encoder), a modular pipeline looking for its blocks' inputs before the first; and in calls of some 50 ms
+also other work on the machine, 4 ms at a time.
 """
 Row = dict[str, Any]
 
@@ -69,8 +70,8 @@ called twice plainly and then observed, on one thread of a CPU (torch {version("
   weights the share is higher.
 - {len(repeating)} give the same bits in two plain runs; {identical} of these give them observed too.
 - {len(counted)} step a scheduler. In a plain run its calls were counted by other means: for
-  {len(counted) - len(others)} that is the number of steps seen, or so often in each (Cosmos steps twice, audio and
-  video have one each). Not for: {", ".join(others) or "none"}.
+  {len(counted) - len(others)} that is the number of steps seen, or so often in each (Cosmos steps twice,
+  audio and video have one each). Not for: {", ".join(others) or "none"}.
 
 `steps`: seen / asked, one number a denoising stage or loop; where they differ, `why`. "strength": that
 share of the steps is made. A scheduler's name: it was stepped that often. "chunks": the pipeline has a
