@@ -20,10 +20,10 @@ _SHORT = {
     "PostprocessingStage": "post",
 }
 _GAPS = """Gaps are Python of the pipeline's own between two calls: latents denormalised before decoding,
-masks and positions made in Python loops (Kandinsky's inpainting), gradients (Attend-and-Excite, Pix2Pix-Zero),
-editing terms added to the noise (LEDITS++, Semantic), parts of a model called directly (DiffusionGemma's
-encoder), a modular pipeline looking for its blocks' inputs before the first; and in calls of some 50 ms
-also other work on the machine, 4 ms at a time.
+masks and positions made in Python loops (Kandinsky's inpainting), gradients (Attend-and-Excite,
+Pix2Pix-Zero), editing terms added to the noise (LEDITS++, Semantic), parts of a model called directly
+(DiffusionGemma's encoder), a modular pipeline looking for its blocks' inputs before the first; and in
+calls of some 50 ms also other work on the machine, 4 ms at a time.
 """
 Row = dict[str, Any]
 
