@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from stepscope.analyse.comparison.cohort import whole_number
 from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError
@@ -159,10 +160,10 @@ def _row(
         stages_ms={name: median(_stage_ms(run, name) for run in runs) for name in names},
         step_ms=median(steps) if steps else None,
         peak_memory_bytes=max(peaks, default=None),
-        width=_number(facts.get("width")),
-        height=_number(facts.get("height")),
-        frames=_number(facts.get("frames")),
-        steps=_number(facts.get("steps")),
+        width=whole_number(facts.get("width")),
+        height=whole_number(facts.get("height")),
+        frames=whole_number(facts.get("frames")),
+        steps=whole_number(facts.get("steps")),
         device=dict(runs[0].environment).get("device_name", ""),
         untrusted=tuple(dict.fromkeys(reason for run in runs for reason in run.trust.reasons)),
         random_weights=facts.get("load_format") == "dummy",
@@ -184,7 +185,3 @@ def failed_row(task: PointTask, status: str, error: str, attempt: int) -> SweepR
 
 def _stage_ms(run: RunSummary, name: str) -> float:
     return sum(stage.duration_ms for stage in run.stages if stage.name == name)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
