@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _killed_sweeps(command: list[str], path: Path) -> tuple[int, str]:
-    """Kill the sweep twice, then let it end; its status, and whether rows that were there stayed as they were."""
+    """Kill the sweep twice, then let it end; its status, and whether rows that were there stayed."""
     seen = []
     for count in KILLS_AFTER:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

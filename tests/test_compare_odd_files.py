@@ -1,4 +1,4 @@
-"""Files that are odd: copies, impossible times, names and counts that are none. A reason in words, no verdict."""
+"""Odd files: copies, impossible times, names and counts that are none. A reason in words, no verdict."""
 
 import json
 
@@ -113,9 +113,7 @@ def test_many_names_joined_by_commas_are_many_names(write, capsys) -> None:
     assert compared(capsys, names[0], ",".join(names))["new"]["runs"] == 10
 
 
-@pytest.mark.parametrize(
-    "place", ["", ".", "/", "x" * 300 + ".html", "a.json/x.html", "x" * 5000, "/dev/full"]
-)
+@pytest.mark.parametrize("place", ["", ".", "/", "x" * 300 + ".html", "a.json/x.html", "/dev/full"])
 def test_a_place_that_cannot_be_written_is_one_line(write, capsys, place) -> None:
     """No traceback, status 1, and the reason."""
     name = write("a.json", stepscope_json([350.0] * 5))

@@ -125,7 +125,7 @@ def test_a_gpu_whose_name_begins_alike_is_another_gpu(name, device) -> None:
 
 
 def test_times_that_no_run_can_take_keep_no_budget() -> None:
-    """A missing or negative total, stage or step is not measured, even where untrusted numbers are allowed."""
+    """A missing or negative total, stage or step is not measured, even where untrusted ones are allowed."""
     document = stepscope_json([-350.0] * 10, total_ms=-3000.0, decode_ms=-1.0)
     budget = Budget(total_ms=9999, step_ms=9999, slowest_step_ms=9999, stages={"DecodingStage": 9999})
     result = gate(summary_of(document), Budgets(default=budget, rules=GateRules(trusted=False)))
@@ -150,7 +150,7 @@ def test_a_budget_file_saved_by_a_windows_editor_is_read(here) -> None:
 
 @pytest.mark.parametrize("flags", [["--github"], ["--format", "github"], ["--format", "md"], []])
 def test_no_name_becomes_a_workflow_command(here, monkeypatch, capsys, flags) -> None:
-    """A runner acts on any line of the log: only our annotations may be commands, whatever a file is called."""
+    """A runner acts on any line of the log: only our annotations may be commands."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     name = "::stop-commands::x ##[error]y.json"
     (here / "perf.json").rename(here / name)
