@@ -234,6 +234,34 @@ def test_a_pipelines_exception_is_shown_without_our_frames(
     assert json.loads(Path("p.json").read_text())["incomplete_reason"].startswith(reason)
 
 
+@pytest.mark.parametrize("warm_up", [True, False])
+@pytest.mark.parametrize(
+    ("code", "status"), [(0, 1), (None, 1), (256, 1), (False, 1), (3, 3), ("enough", 1), (-1, -1)]
+)
+def test_a_pipeline_that_ends_the_program_has_failed(
+    code: object,
+    status: int,
+    warm_up: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`sys.exit(0)` inside a pipeline is no success: no image came. Record and own status are kept."""
+    from diffusers import QwenImageTransformer2DModel
+
+    def ends(*_: object, **__: object) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(QwenImageTransformer2DModel, "forward", ends)
+    words = ["--prompt", "x", "--perf-dump-path", "p.json", *([] if warm_up else ["--no-warmup"])]
+    assert main(["generate", *words]) == status
+    said = capsys.readouterr().err
+    then = "nothing of the run was recorded" if warm_up else "what was recorded until then is written"
+    assert f"the pipeline failed with SystemExit; {then}" in said
+    assert Path("p.json").exists() is not warm_up
+    if not warm_up:
+        assert json.loads(Path("p.json").read_text())["incomplete_reason"].startswith("SystemExit")
+
+
 INTERRUPTED = """
 import os, signal, sys
 from diffusers import FlowMatchEulerDiscreteScheduler as Scheduler

@@ -19,7 +19,7 @@ def show_failure(error: BaseException | None, *, recorded: bool) -> int:
     """
     if error is None:
         return 0
-    if isinstance(error, (KeyboardInterrupt, SystemExit, StepscopeError)):
+    if isinstance(error, (KeyboardInterrupt, StepscopeError)):
         raise error
     foreign = _outside_stepscope(error.__traceback__)
     frames = foreign or error.__traceback__  # a fault of our own is not hidden
@@ -27,7 +27,13 @@ def show_failure(error: BaseException | None, *, recorded: bool) -> int:
     then = "what was recorded until then is written" if recorded else "nothing of the run was recorded"
     message = f"the pipeline failed with {type(error).__name__}; {then}."
     print(f"stepscope: error: {message} {_remedy(error)}".rstrip(), file=sys.stderr)
-    return 1
+    return _own_status(error) if isinstance(error, SystemExit) else 1
+
+
+def _own_status(error: SystemExit) -> int:
+    """The status that a pipeline asked for, never 0: it was to give an image and gave none."""
+    code = error.code
+    return code if isinstance(code, int) and code & 0xFF else 1
 
 
 def _outside_stepscope(frames: TracebackType | None) -> TracebackType | None:
