@@ -57,9 +57,10 @@ def verdict_title(comparison: Comparison) -> str:
 def sides(report: CompareReport, comparison: Comparison) -> str:
     """Which files are compared, and how many runs."""
     base, new = report.base, comparison.new
+    name = "" if base.label == "base" else f" {base.label}"  # a bench calls it so
     return (
         f"{new.label} ({units.counted(new.runs, 'run')}) against "
-        f"the base {base.label} ({units.counted(base.runs, 'run')})"
+        f"the base{name} ({units.counted(base.runs, 'run')})"
     )
 
 

@@ -20,6 +20,23 @@ def headline(report: SweepReport) -> str:
     return ", ".join(parts)
 
 
+def growth(report: SweepReport, most: int = 6) -> list[str]:
+    """The answer in a few lines: how the whole run grows, and where another stage takes over."""
+    whole = [fit for fit in report.fits if fit.series == "end to end"]
+    said = [
+        f"end to end grows with {fit.against} ^ {_exponent(fit)} at {fit.group}"
+        + (f" (in doubt: {fit.doubt})" if fit.doubt else "")
+        for fit in whole
+    ]
+    said += [
+        f"from {units.number(each.tokens)} tokens on the longest stage is {each.after}, below {each.before}"
+        f" ({each.group}; {'measured' if each.within else 'extrapolated'})"
+        for each in report.crossovers
+    ]
+    left = len(said) - most
+    return [*said[:most], *([f"and {left} more in the tables below"] if left > 0 else [])]
+
+
 def points_table(report: SweepReport) -> Table:
     """One row a point, in the grid's order."""
     columns = [
