@@ -19,10 +19,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not gpu" -q
 
-# Gradio and Jupyter for real: two minutes to install 260 MB, two to run.
+# Gradio, Jupyter and a local Ray for real: three minutes to install 340 MB, three to run.
 integrations: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[integrations]"
-	$(BIN)/python -m pytest -q tests/test_gradio.py tests/test_jupyter.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[integrations,ray]"
+	$(BIN)/python -m pytest -q tests/test_gradio.py tests/test_jupyter.py tests/test_sweep_ray.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

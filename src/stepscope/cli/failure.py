@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from stepscope.model.errors import StepscopeError
+from stepscope.model.errors import StepscopeError, is_out_of_memory
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -44,7 +44,7 @@ def _outside_stepscope(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _remedy(error: BaseException) -> str:
-    """What helps, where the kind of error tells. torch is not imported for its exception's sake."""
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+    """What helps, where the kind of error tells."""
+    if is_out_of_memory(error):
         return "Try a smaller size, fewer frames, --vae-tiling or --offload model."
     return ""

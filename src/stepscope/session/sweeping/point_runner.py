@@ -14,8 +14,9 @@ from typing import Any
 from stepscope.analyse.comparison.cohort import whole_number
 from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import summarise
-from stepscope.model.errors import StepscopeError
+from stepscope.model.errors import StepscopeError, UnreadableInputError
 from stepscope.model.sweep import SweepPoint, SweepRow
+from stepscope.record.atomic import remove_old
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.sweeping.worker_client import WORKER_COMMAND, WorkerClient, WorkerDied
 from stepscope.session.sweeping.worker_messages import Failure
@@ -89,6 +90,9 @@ class PointRunner:
                 self.close()
             status = "out_of_memory" if error.failure.out_of_memory else "failed"
             return failed_row(task, status, error.message, attempt), False
+        except UnreadableInputError as error:  # it says that it ran, and left nothing
+            self.close()
+            return failed_row(task, "failed", error.message, attempt), False
 
     def close(self) -> None:
         """End the worker process."""
@@ -118,7 +122,7 @@ class PointRunner:
 
     def _run(self, worker: WorkerClient, task: PointTask, name: str) -> RunSummary:
         dump = self._options.folder / "dumps" / f"{task.id}-{name}.json"
-        dump.unlink(missing_ok=True)  # of an attempt that was killed
+        remove_old(dump)  # of an attempt that was killed
         ours = {"perf_dump_path": str(dump), "warmup": False}  # the first use of a shape is our warm-up
         defaults = {"save_output": False, "output_path": str(self._options.folder / "outputs")}
         _check(worker.ask("run", {**defaults, **task.flags, **ours}))
