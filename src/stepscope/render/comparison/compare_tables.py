@@ -77,7 +77,7 @@ def cautions(report: CompareReport, comparison: Comparison) -> list[str]:
             "random weights: caches, quality and data-dependent kernels are not those of the real model"
         )
     told = comparison.total.reason  # by the headline
-    return [text for text in (*said, *comparison.warnings) if text != told]
+    return [text for text in dict.fromkeys((*said, *comparison.warnings)) if text != told]
 
 
 def files_table(report: CompareReport) -> Table:
