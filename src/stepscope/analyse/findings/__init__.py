@@ -60,15 +60,14 @@ FINDING_IDS = (
 )  # fmt: skip
 """Every id that a finding of a trace can have: what a gate may forbid."""
 
-MOST = 8
-"""Findings shown: the few that cost most. A list of hundreds hides the one that matters."""
-
 
 def rank_findings(found: Analysis, rank: RankReport) -> tuple[Finding, ...]:
-    """What the rules find in one trace, what costs most first; remarks on the recording come before all."""
+    """All that the rules find in one trace, what costs most first; remarks on the recording come before all.
+
+    None is left out here: a gate may forbid the cheapest.
+    """
     findings = [finding for rule in RULES for finding in rule(found, rank)]
-    ordered = sorted(findings, key=_importance)
-    return tuple(ordered[:MOST])
+    return tuple(sorted(findings, key=_importance))
 
 
 def _importance(finding: Finding) -> tuple[bool, bool, float]:

@@ -15,7 +15,7 @@ from stepscope.render import units
 from stepscope.render.names import sentence
 from stepscope.render.page import PageKind, render_page
 from stepscope.render.report import rank_tables, report_tables, run_tables
-from stepscope.render.report.answer import answer, next_commands, ordered_findings, run_name
+from stepscope.render.report.answer import answer, next_commands, run_name, shown_findings
 from stepscope.render.report.html_charts import Chart, Reading, rank_timeline, run_waterfall, step_bars
 from stepscope.render.report.html_tables import (
     HtmlTable,
@@ -114,7 +114,7 @@ def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str)
         f"{units.counted(rank.event_count, 'event')}, {kernels}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows(tables),
-        findings=tuple(ordered_findings(rank.findings)),
+        findings=tuple(shown_findings(rank.findings)),
     )
 
 
