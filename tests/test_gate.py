@@ -236,11 +236,15 @@ def test_the_rolling_baseline_counts_good_runs_of_the_cohort() -> None:
     others = [entry(50.0), entry(60.0, cohort=cohort, good=False)] * 3
     kept = gate(summary, budgets, history=[*mine, *others])
     assert outcomes(kept)["rolling baseline"] is Outcome.PASSED
-    faster = [entry(ms, cohort=cohort) for ms in (3500.0, 3500.0, 3500.0)]
+    faster = [entry(ms, cohort=cohort) for ms in (3500.0, 3501.0, 3499.0)]
     assert outcomes(gate(summary, budgets, history=faster))["rolling baseline"] is Outcome.FAILED
     young = gate(summary, budgets, history=faster[:2])
     assert outcomes(young)["rolling baseline"] is Outcome.SKIPPED
     assert young.passed
+    again = gate(summary, budgets, history=[faster[0]] * 5)  # one run, recorded by each try of a job
+    assert outcomes(again)["rolling baseline"] is Outcome.SKIPPED
+    absurd = [entry(ms, cohort=cohort) for ms in (0.0, -1.0, -2.0)]
+    assert outcomes(gate(summary, budgets, history=absurd))["rolling baseline"] is Outcome.SKIPPED
 
 
 def test_a_cohort_is_the_same_work_on_the_same_kind_of_gpu() -> None:
@@ -272,7 +276,8 @@ def test_history_is_recorded_only_when_asked(here, capsys) -> None:
     call = ["gate", "--budget", "budgets.toml", "--history", "h.jsonl", "perf.json"]
     assert main(call) == 0
     assert not (here / "h.jsonl").exists()
-    for _ in range(3):
+    for step_ms in (350.0, 350.1, 350.2):
+        (here / "perf.json").write_text(json.dumps(stepscope_json([step_ms] * 10)))
         assert main([*call, "--record"]) == 0
     assert len(read_lines(here / "h.jsonl", HistoryEntry)) == 3
     (here / "perf.json").write_text(json.dumps(stepscope_json([400.0] * 10)))
