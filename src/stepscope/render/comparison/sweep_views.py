@@ -28,9 +28,11 @@ def render_sweep_terminal(report: SweepReport, *, width: int = 100, colour: bool
     """The sweep as text of at most ``width`` columns."""
     parts: list[RenderableType] = [Text(tables.headline(report), style="bold")]
     parts += [Text(f"  note: {visible(text)}") for text in report.warnings]
+    parts += [Text(f"  not measured: {visible(text)}") for text in tables.accidents(report)]
     for table in _tables(report):
-        layout = Layout(flexible=table.columns[-1].key, optional=("peak", "longest"))
-        parts += [Text(f"\n{table.caption}", style="bold"), grid(table, layout, width)]
+        shown = table.pick(*(column.key for column in table.columns if column.key != "error"))  # said above
+        layout = Layout(flexible=shown.columns[-1].key, optional=("peak", "longest"))
+        parts += [Text(f"\n{shown.caption}", style="bold"), grid(shown, layout, width)]
     return printed(parts, width=width, colour=colour)
 
 
