@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Intervals:
             else:
                 merged.append([start, end])
         return Intervals(tuple(start for start, _ in merged), tuple(end for _, end in merged))
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Start and end of each, in order."""
+        return zip(self.starts, self.ends, strict=True)
 
     def holds(self, at_ns: int) -> bool:
         """Whether a moment lies in one of the intervals."""
