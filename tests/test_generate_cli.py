@@ -118,7 +118,7 @@ def test_a_wrong_configuration_file_is_named(content: str, said: str) -> None:
         (["--warmup", "maybe"], "'maybe' is neither true nor false"),
         (["--diffusers-kwargs", "[1]"], "not a JSON object"),
         ([], "there is no prompt"),
-        (["--prompt-path", "none.txt"], "cannot read none.txt: No such file or directory"),
+        (["--prompt-path", "none.txt"], "none.txt does not exist"),
         (["--prompt", "x", "--config", "none.yaml"], "cannot read none.yaml"),
         (["--prompt", "x", "--model-path", "tiny/none"], "tiny/none"),
         (["--prompt", "x", "--num-frames", "5"], "QwenImagePipeline takes no --num-frames. It accepts:"),
