@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.analyse.kernels.categories import category_of
 from stepscope.analyse.trace.attribute import Attribution, attribute
+from stepscope.analyse.trace.earlier_work import earlier_work
 from stepscope.analyse.trace.gpu_time import (
     DeviceClock,
     DeviceTime,
@@ -84,7 +85,7 @@ def analyse(trace: Trace) -> Analysis:
     marks = find_marks(trace, work)
     devices = device_times(work)
     calls = blocking_calls(trace, work)
-    clock = DeviceClock(work)
+    clock = DeviceClock(work, earlier_work(trace))
     stages = _windows(clock, devices, [(stage.spans[0], stage.spans[-1]) for stage in marks.stages])
     steps = _windows(clock, devices, [(step.span, step.span) for step in marks.steps])
     forwards = _windows(clock, devices, [(one.span, one.span) for one in marks.forwards])

@@ -49,10 +49,8 @@ def device_spans(spans: Iterable[TraceSpan], survey: Survey) -> dict[int, list[T
     """By device: from the first start to the last end of what was launched inside each host span."""
     if not len(survey.activity_start_ns) or not len(survey.correlations):
         return {}
-    order = np.argsort(survey.correlations, kind="stable")
-    place = np.searchsorted(survey.correlations, survey.activity_correlation, sorter=order)
-    launch = order[np.minimum(place, len(order) - 1)]
-    linked = survey.correlations[launch] == survey.activity_correlation
+    launch = survey.launch_of_activity()
+    linked = launch >= 0
     launched_ns = np.where(linked, survey.launch_ns[launch], -1)
     thread = survey.launch_thread[launch]
     by_device: dict[int, list[TraceSpan]] = {}

@@ -132,6 +132,17 @@ class Survey:
     whole: bool  # the file was not cut off
     stack_threads: frozenset[int]  # threads with Python frames
 
+    def launch_of_activity(self) -> I64:
+        """The row of the launch of each activity, -1 where it was lost."""
+        found = np.full(len(self.activity_correlation), -1, np.int64)
+        if len(self.correlations) and len(found):
+            order = np.argsort(self.correlations, kind="stable")
+            place = np.searchsorted(self.correlations, self.activity_correlation, sorter=order)
+            row = order[np.minimum(place, len(order) - 1)]
+            linked = self.correlations[row] == self.activity_correlation
+            found[linked] = row[linked]
+        return found
+
 
 def survey_export(path: Path) -> Survey:
     """Read an export once for what the window needs. Raises UnreadableInputError as ``split_export`` does."""

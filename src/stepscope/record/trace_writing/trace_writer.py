@@ -13,6 +13,7 @@ from isal import igzip
 from stepscope.model.errors import RunFailedError
 from stepscope.model.run import Run, Span, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
+from stepscope.record.trace_writing.busy_until import busy_until
 from stepscope.record.trace_writing.drawn import breaks, drawn
 from stepscope.record.trace_writing.raw_export import Part, split_export
 from stepscope.record.trace_writing.retrack import Retrack
@@ -156,7 +157,7 @@ def _write(raw: Path, path: Path, plan: TracePlan, survey: Survey) -> None:
     clock = trace_clock(plan, survey.anchors_ns, base_ns)
     window = clock.intervals(plan.window)
     spans = host_spans(plan.run, clock, window, plan.steps)
-    ours = stepscope_header(plan, window, survey.malformed)
+    ours = stepscope_header(plan, window, survey.malformed) | {"busy_until": busy_until(survey, window)}
     header = survey.header | {"traceName": plan.name, "stepscope": ours}
     write_events(path, header, _events(raw, WindowCut(survey, window), spans, survey))
 
