@@ -13,6 +13,7 @@ import pytest
 
 from stepscope.cli import build_parser, main
 from stepscope.cli.config_file import with_config
+from stepscope.cli.failure import show_failure
 from stepscope.cli.generate_flags import NOT_HERE, add_flags
 from stepscope.model.errors import UsageError
 from stepscope.session.generate_flags import GenerateFlags, options_of
@@ -234,9 +235,8 @@ def test_a_pipelines_exception_is_shown_without_our_frames(
     assert json.loads(Path("p.json").read_text())["incomplete_reason"].startswith(reason)
 
 
-@pytest.mark.parametrize("warm_up", [True, False])
 @pytest.mark.parametrize(
-    ("code", "status"), [(0, 1), (None, 1), (256, 1), (False, 1), (3, 3), ("enough", 1), (-1, -1)]
+    ("code", "status", "warm_up"), [(0, 1, True), (0, 1, False), (256, 1, False), (3, 3, False)]
 )
 def test_a_pipeline_that_ends_the_program_has_failed(
     code: object,
@@ -260,6 +260,17 @@ def test_a_pipeline_that_ends_the_program_has_failed(
     assert Path("p.json").exists() is not warm_up
     if not warm_up:
         assert json.loads(Path("p.json").read_text())["incomplete_reason"].startswith("SystemExit")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(None, 1), (False, 1), ("enough", 1), (-1, -1), (512, 1), (1, 1)]
+)
+def test_no_way_to_end_the_program_is_a_success(
+    code: object, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is given to `sys.exit`; shells see the lowest byte only."""
+    assert show_failure(SystemExit(code), recorded=False) == status
+    assert "nothing of the run was recorded" in capsys.readouterr().err
 
 
 INTERRUPTED = """
