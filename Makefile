@@ -41,6 +41,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/report_speed.py
 	$(BIN)/python benchmarks/trace_size.py
 	$(BIN)/python benchmarks/null_experiment.py
+	$(BIN)/python benchmarks/killed_sweep.py
 
 # Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
 survey: $(VENV)/.installed
