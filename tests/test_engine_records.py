@@ -12,7 +12,7 @@ import pytest
 from stepscope.analyse.run.account import around, missing_ns, wall_ns
 from stepscope.analyse.run.dump_trust import judge
 from stepscope.analyse.run.reconcile import reconcile
-from stepscope.analyse.run.step_cache import disagreement, effect
+from stepscope.analyse.run.step_cache import disagreement
 from stepscope.capture.engines.control import Control
 from stepscope.capture.engines.spool import CALLS, CLIENTS, CONTROL, LOG, PROCESSES, RUNNING, Spool
 from stepscope.model.engine_record import CallRecord, ClientRecord
@@ -124,7 +124,7 @@ def test_a_step_cache_is_told_by_blocks_and_by_its_own_word() -> None:
         StepWork.COMPUTED,
     ]
     assert run.engaged.cached_steps == 2
-    worth = effect(run, seen)
+    worth = run.step_cache
     assert worth is not None
     assert worth.cached_steps == (2, 3)
     assert worth.theoretical_speedup == pytest.approx(64 / 50)

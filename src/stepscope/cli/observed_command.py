@@ -62,6 +62,8 @@ def lines_of(requests: tuple[ObservedRequest, ...]) -> Iterator[str]:
 
 def line_of(request: ObservedRequest) -> str:
     """One request in one line: the pipeline call, what lay around it, and whether it all adds up."""
+    from stepscope.render.report.answer import cache_sentence
+
     run, dump = request.run, request.dump
     parts = [f"{request.engine} {run.request_id[:8]}"]
     if run.world_size > 1:
@@ -73,8 +75,8 @@ def line_of(request: ObservedRequest) -> str:
         parts.append(
             f"client's wall {request.wall_ns / 1e6:.1f} ms, {request.missing_ns / 1e6:.1f} ms of it unknown"
         )
-    if request.cache is not None:
-        parts.append(f"{len(request.cache.cached_steps)} steps from a cache")
+    if run.step_cache is not None:
+        parts.append(cache_sentence(run.step_cache, len(run.steps)))
     if run.incomplete_reason:
         parts.append(f"incomplete: {run.incomplete_reason}")
     if dump.trust is not None and not dump.trust.ok:

@@ -23,6 +23,7 @@ from stepscope.analyse.results import (
     StepStatistics,
     StepTime,
 )
+from stepscope.model.run import StepCacheUse
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
@@ -104,7 +105,19 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
     if stage is not None:
         lines.append(Line(label="Dominant", text=name + dominant_sentence(run.stages, stage.name)))
     lines.append(Line(label="Steps", text=name + steps_sentence(run.step_statistics, run.steps)))
+    if run.step_cache is not None:
+        lines.append(Line(label="Cache", text=name + cache_sentence(run.step_cache, len(run.steps))))
     return lines
+
+
+def cache_sentence(use: StepCacheUse, step_count: int) -> str:
+    """Which step cache was mounted, how many steps came from it and what it was worth, told twice."""
+    told = f"{visible(use.name)}, {len(use.cached_steps)} of {units.counted(step_count, 'step')} from it"
+    by_time, by_blocks = use.effective_speedup, use.theoretical_speedup
+    told += "; effective speed-up "
+    told += "unknown (no step after step 0 was fully computed)" if by_time is None else f"{by_time:.2f}"
+    told += ", theoretical "
+    return told + ("unknown (blocks do not tell it)" if by_blocks is None else f"{by_blocks:.2f} by blocks")
 
 
 def _trace_time_lines(rank: RankReport, name: str) -> list[Line]:
