@@ -13,6 +13,7 @@ import pytest
 from fake_sglang import write_engine
 from stepscope.record.spool_reader import read_spool
 from stepscope.session.engines.collect import run_of
+from stepscope.session.engines.command import alive
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -146,6 +147,26 @@ def test_tracing_is_switched_on_and_off_by_the_command(tmp_path: Path) -> None:
     stepscope(tmp_path, "requests", "records", "--trace-off")
     assert not (tmp_path / "records" / "control.json").exists()
     assert stepscope(tmp_path, "requests", "nowhere").returncode == 2
+
+
+def test_a_killed_process_that_nobody_has_waited_for_is_not_alive() -> None:
+    """A container's first process often does not wait for orphans: a killed worker stays a zombie."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert alive(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still there
+        assert not alive(process.pid)
+    assert not alive(process.pid)
+
+
+def test_where_nothing_was_recorded_a_plugin_filter_may_be_why(tmp_path: Path) -> None:
+    """Started by the variable alone and left out: no folder, or one without a process; both are explained."""
+    missing = stepscope(tmp_path, "requests", "records")
+    assert missing.returncode == 2
+    (tmp_path / "records").mkdir()
+    empty = stepscope(tmp_path, "requests", "records")
+    for said in (missing.stderr, empty.stderr):
+        assert "a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves stepscope out" in " ".join(said.split())
 
 
 def test_off_means_that_nothing_is_loaded() -> None:

@@ -25,6 +25,12 @@ NOT_OBSERVED = (
     "no process of the command could be observed: it ran no Python, or Python with -I, -E or -S, or with an"
     " environment of its own"
 )
+FILTERED = (
+    "stepscope is not installed beside the engine, or a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves"
+    " stepscope out"
+)
+"""Why an engine that was started with the variable STEPSCOPE alone may not have been observed."""
+NOTHING_RECORDED = f"no process has recorded here: no engine has run yet, {FILTERED}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +135,13 @@ def set_tracing(folder: Path, tracing: Tracing | None) -> None:
     write_atomic(path, json.dumps(asked).encode())
 
 
-def trouble(content: SpoolContent) -> Iterator[str]:
-    """What must be said: hook points gone, versions not tested, requests cut off, faults of ours."""
+def trouble(content: SpoolContent, *, unseen: str = NOT_OBSERVED) -> Iterator[str]:
+    """What must be said: hook points gone, versions not tested, requests cut off, faults of ours.
+
+    ``unseen`` is the sentence for no process at all.
+    """
     if not content.processes:
-        yield NOT_OBSERVED
+        yield unseen
     elif not content.calls:
         yield "an engine was found, but no pipeline call of it was seen"
     yield from dict.fromkeys(line for process in content.processes if (line := _hooks_of(process)))
@@ -153,11 +162,20 @@ def _hooks_of(process: ProcessRecord) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this number runs."""
+    """Whether a process of this number runs; one that has ended and is waited for by nobody does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    return not _ended(pid)
+
+
+def _ended(pid: int) -> bool:
+    """Whether it is a zombie, where ``/proc`` tells: the state follows the command in brackets."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[:1] in (["Z"], ["X"])
