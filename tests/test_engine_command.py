@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fake_sglang import write_engine
+from stepscope.cli.observed_command import wall_sentence
 from stepscope.record.spool_reader import read_spool
 from stepscope.session.engines.collect import run_of
 from stepscope.session.engines.command import alive
@@ -167,6 +168,19 @@ def test_where_nothing_was_recorded_a_plugin_filter_may_be_why(tmp_path: Path) -
     empty = stepscope(tmp_path, "requests", "records")
     for said in (missing.stderr, empty.stderr):
         assert "a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves stepscope out" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("missing_ms", "said"),
+    [
+        (0.4, "client's wall 10.0 ms, 0.4 ms of it unknown"),
+        (-0.01, "client's wall 10.0 ms, 0.0 ms of it unknown"),
+        (-8.6, "client's wall 10.0 ms, 8.6 ms less than was worked on it"),
+    ],
+)
+def test_no_time_is_less_than_nothing(missing_ms: float, said: str) -> None:
+    """A client that cancels has its answer before the worker hears of it."""
+    assert wall_sentence(10.0, missing_ms) == said
 
 
 def test_off_means_that_nothing_is_loaded() -> None:

@@ -57,6 +57,15 @@ def test_the_clients_wall_time_is_accounted_for(name: str) -> None:
     assert names >= {Outside.QUEUE_WAIT, Outside.REQUEST_TRANSFER, Outside.RESULT_TRANSFER, Outside.CLIENT}
 
 
+def test_what_is_done_with_the_answer_belongs_to_the_wall_time_where_no_call_was_seen() -> None:
+    """An asynchronous client's own call is not seen: its wall time ends with the saving, none of it twice."""
+    call = call_of("vllm_omni_mp")
+    client = replace(client_of("vllm_omni_mp"), called_ns=None, returned_ns=None)
+    (saving,) = client.around
+    assert wall_ns(client) == saving.end_ns - client.sent_ns
+    assert abs(missing_ns(call, client)) < 0.001 * wall_ns(client)
+
+
 def test_steps_between_which_vllm_omni_schedules_are_free_of_that() -> None:
     """Step by step in a worker, what lies between two steps is an outside stage and in no step."""
     run = run_of(call_of("vllm_omni_mp"), client_of("vllm_omni_mp"))

@@ -21,14 +21,14 @@ async def several(model):
     )
     await request(engine, "alone", STEPS)
     long = asyncio.create_task(request(engine, "cancelled", LONG))
-    together = [asyncio.create_task(request(engine, f"together-{number}", STEPS)) for number in range(1)]
-    await asyncio.gather(*together)
-    await asyncio.sleep(0.5)
+    together = [asyncio.create_task(request(engine, f"together-{number}", STEPS)) for number in range(2)]
+    await asyncio.sleep(0.7)  # it takes some seconds
     long.cancel()
     try:
         await long
     except asyncio.CancelledError:
         print("CANCELLED", flush=True)
+    await asyncio.gather(*together)
     await request(engine, "afterwards", STEPS)
     engine.shutdown()
 
