@@ -112,6 +112,37 @@ def test_a_hook_point_that_is_gone_is_named(tmp_path: Path) -> None:
     assert len(read_spool(tmp_path / "records").calls) == 1
 
 
+def test_a_module_of_hook_points_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Where that leaves no pipeline call to see, the run says which hook points it never came to."""
+    script = write_engine(tmp_path, renamed=("pipeline_executor", "pipeline_runner"))
+    done = stepscope(tmp_path, "run", "--records", "records", *serve(script, "spawn", "Req('one')"))
+    assert "ANSWER one" in done.stdout
+    assert "no pipeline call of it was seen; never imported: " in done.stderr
+    assert "pipeline_executor.PipelineExecutor.execute_with_profiling" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["9.9.9", None])
+def test_a_version_that_was_not_tested_is_said(tmp_path: Path, version: str | None) -> None:
+    """Outside the tested range, or without metadata: it works as long as every hook point is there."""
+    script = write_engine(tmp_path)
+    if version is not None:
+        metadata = tmp_path / f"sglang-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n")
+    done = stepscope(tmp_path, "run", "--records", "records", *serve(script, "spawn", "Req('one')"))
+    named = version or "of unknown version"
+    assert f"sglang {named} is outside the tested range (0.5.23); every hook point was found" in done.stderr
+    assert len(read_spool(tmp_path / "records").calls) == 1
+
+
+def test_python_without_an_engine_is_told_so(tmp_path: Path) -> None:
+    """An engine that is not installed fails as without us, and the warning asks for it."""
+    done = stepscope(tmp_path, "run", "--", sys.executable, "-c", "import sglang.multimodal_gen")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'sglang'" in done.stderr
+    assert "is it installed in that environment?" in done.stderr
+
+
 def test_our_own_fault_is_logged_and_the_request_answered(tmp_path: Path) -> None:
     """A control file that is no JSON is a fault of ours: a line in the log, and the engine unharmed."""
     script = write_engine(tmp_path)

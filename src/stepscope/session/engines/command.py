@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepscope.capture.engines.adapters import ADAPTERS
 from stepscope.capture.inject.settings import injected
-from stepscope.model.engine_record import ProcessRecord
+from stepscope.model.engine_record import UNKNOWN_VERSION, ProcessRecord
 from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.record.atomic import write_atomic
 from stepscope.record.spool_reader import SpoolContent, read_spool
@@ -24,6 +25,11 @@ CONTROL = "control.json"
 NOT_OBSERVED = (
     "no process of the command could be observed: it ran no Python, or Python with -I, -E or -S, or with an"
     " environment of its own"
+)
+NO_ENGINE = (
+    "Python was observed, but no process imported an engine that stepscope knows (SGLang Diffusion,"
+    " vLLM-Omni): is it installed in that environment? For a script that calls diffusers itself:"
+    " stepscope run SCRIPT"
 )
 FILTERED = (
     "stepscope is not installed beside the engine, or a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves"
@@ -141,9 +147,9 @@ def trouble(content: SpoolContent, *, unseen: str = NOT_OBSERVED) -> Iterator[st
     ``unseen`` is the sentence for no process at all.
     """
     if not content.processes:
-        yield unseen
+        yield NO_ENGINE if content.started else unseen
     elif not content.calls:
-        yield "an engine was found, but no pipeline call of it was seen"
+        yield f"an engine was found, but no pipeline call of it was seen{_never_reached(content)}"
     yield from dict.fromkeys(line for process in content.processes if (line := _hooks_of(process)))
     for pid, request_id in content.unfinished:
         if not alive(pid):
@@ -151,9 +157,24 @@ def trouble(content: SpoolContent, *, unseen: str = NOT_OBSERVED) -> Iterator[st
     yield from (f"stepscope's own fault, the engine was not disturbed: {line}" for line in content.log)
 
 
+def _never_reached(content: SpoolContent) -> str:
+    """The hook points of the engines found that no process has come to: modules gone, or not needed yet."""
+    engines = {process.engine for process in content.processes}
+    seen = {point for process in content.processes for point in (*process.found, *process.missing)}
+    points = (
+        f"{hook.module}.{hook.method}"
+        for adapter in ADAPTERS
+        if adapter.engine in engines
+        for hook in adapter.hooks
+    )
+    left = [point for point in points if point not in seen]
+    return f"; never imported: {', '.join(left)}" if left else ""
+
+
 def _hooks_of(process: ProcessRecord) -> str:
     """What must be said of the hook points of an engine in one process; empty if nothing."""
-    name, tested = f"{process.engine} {process.version}", ", ".join(process.tested)
+    version = "of unknown version" if process.version == UNKNOWN_VERSION else process.version
+    name, tested = f"{process.engine} {version}", ", ".join(process.tested)
     if process.missing:
         return f"{name}: hook points not found (tested with {tested}): {', '.join(process.missing)}"
     if process.version not in process.tested:
