@@ -73,6 +73,7 @@ def test_engine_dump_without_a_profiler_is_fine() -> None:
     [
         ({"total_ms": 1000.0}, "more than the total"),
         ({"total_ms": 9000.0}, "in no stage"),
+        ({"total_ms": 9000.0}, "loses all but the last of a stage that occurs several times"),
         ({"total_ms": 3890.0}, "in no stage"),  # 2.8 %: design, rules of truth 2
         ({"denoise_ms": 2000.0}, "more than the denoising stage"),
         ({"total_ms": 0.0}, "missing or zero"),
