@@ -47,6 +47,12 @@ TRACED = {  # which steps are in the trace, whoever made it
     "we trace all stages": [*range(8)],
 }
 MARKED = {**TRACED, "we trace 3": [0, 1, 2, 3]}  # in our dump: our profiler warms up in step 0, which it says
+CACHE_DIT = {  # two steps of warm-up, at most two cached in a row, a threshold that all pass
+    "SGLANG_CACHE_DIT_ENABLED": "true",
+    "SGLANG_CACHE_DIT_RDT": "10",
+    "SGLANG_CACHE_DIT_WARMUP": "2",
+    "SGLANG_CACHE_DIT_MC": "2",
+}
 SLACK = 0.25
 """How much longer a pause of ours may be than torch.profiler's work in it: what surrounds that (checking and
 packing the file, letting go of events) is in the pause and not in torch's own methods."""
@@ -64,6 +70,8 @@ def main() -> None:
         work = (arguments.keep or Path(name)).absolute()
         if wanted in (None, "sglang"):
             failures += sglang(engines, work / "sglang")
+            failures += sglang_otherwise(engines, work, "diffusers", BACKEND="diffusers")
+            failures += sglang_otherwise(engines, work, "cache_dit", **CACHE_DIT)
         for mode in ("uniproc", "mp"):
             if wanted in (None, "vllm_omni"):
                 failures += vllm_omni(engines, work / mode, mode)
@@ -134,6 +142,38 @@ def sglang(engines: Path, work: Path) -> list[str]:
         row("", "times only", third.own_ms, sum(third.own_ms))
     print()
     return failures
+
+
+def sglang_otherwise(engines: Path, work: Path, kind: str, **variables: str) -> list[str]:
+    """Its diffusers backend, or its native one with cache-dit: one request with us and without."""
+    work = work / f"sglang_{kind}"
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "cases.json").write_text(json.dumps(CASES[:1]))
+    script = [HERE / "sglang_requests.py", engines / "models" / "Qwen" / "Qwen-Image", "cases.json"]
+    run(engines, work, ["stand_ins/sglang_cpu"], [*script, "done.json"], **variables)
+    run(engines, work, ["stand_ins/sglang_cpu"], [*script, "alone.json"], observed=False, **variables)
+    ours, told = dump(work / "ours.json"), reported(work / "ours.json")["step_cache"]
+    cached = [step["step"] for step in ours["denoise_steps_ms"] if step["work"] != "computed"]
+    print(f"## SGLang 0.5.23, {kind}: {len(steps_of(ours))} steps; report: step_cache {told}\n")
+    pictures = [json.loads((work / name).read_text())[0]["picture"] for name in ("done.json", "alone.json")]
+    checks = {
+        f"steps {steps_of(ours)}": len(steps_of(ours)) == 8,
+        f"steps sum to {sum(steps_of(ours))}": abs(sum(steps_of(ours)) - stage_of(ours)) < 0.01,
+        f"unaccounted {ours['unaccounted_ms']} ms": abs(ours["unaccounted_ms"]) < 1,
+        f"the pictures differ: {pictures}": pictures[0] == pictures[1] is not None,
+        f"warnings: {ours['warnings']}": "own word" not in str(ours["warnings"]),  # where the cache says else
+        f"cached steps {cached}, the report says {told}": (
+            (told or {}).get("cached_steps", []) == cached == ([2, 3, 5, 6] if kind == "cache_dit" else [])
+        ),
+    }
+    return [f"sglang, {kind}: {text}" for text, holds in checks.items() if not holds]
+
+
+def reported(path: Path) -> dict:
+    """The run in what ``stepscope report`` says of a dump."""
+    command = [sys.executable, "-c", STEPSCOPE, "report", str(path), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["runs"][0]
 
 
 def with_dump(case: dict, path: str) -> dict:

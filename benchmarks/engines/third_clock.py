@@ -66,12 +66,14 @@ def of_vllm_omni(times: list, steps: int) -> list[Third]:
     return found
 
 
-def apart(ours_ms: list[float], pauses: list[Interval], third: Third) -> list[str]:
-    """The steps that differ by more than ``CLOSE_MS`` from the third clock's, our pauses left out of it."""
+def apart(
+    ours_ms: list[float], pauses: list[Interval], third: Third, close_ms: float = CLOSE_MS
+) -> list[str]:
+    """The steps that differ by more than ``close_ms`` from the third clock's, our pauses left out of it."""
     found = []
     for number, (ours, whole, step) in enumerate(zip(ours_ms, third.durations_ms, third.steps, strict=True)):
         expected = whole - within(pauses, step)
-        if abs(ours - expected) > CLOSE_MS:
+        if abs(ours - expected) > close_ms:
             found.append(f"step {number}: {ours:.1f} ms, by the third clock {expected:.1f}")
     return found
 
