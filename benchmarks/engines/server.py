@@ -19,6 +19,7 @@ from pathlib import Path
 from serving import ROOT, Server, start, stepscope
 
 TRACED = 10
+KEPT_RECORDS = 1000  # of requests that are not traced, by one process
 MOST_GROWN_MB = 8.0
 """What the memory of the worker may grow in half of the requests: allocators keep what they were given."""
 
@@ -76,7 +77,7 @@ def drive(server: Server, count: int, records: Path) -> dict:
         "requests": count + 1,
         "failed": failed,
         "records": len(list((records / "calls").glob("*.json"))),
-        "expected_records": min(count + 1 - count // 5 // 2, 1000),  # those not observed; the newest are kept
+        "expected_records": TRACED + min(count + 1 - count // 5 // 2 - TRACED, KEPT_RECORDS),
         "worker_memory_mb": memory,
         "observed_ms": spread(walls[True]),
         "unobserved_ms": spread(walls[False]),
