@@ -54,8 +54,8 @@ CACHE_DIT = {  # two steps of warm-up, at most two cached in a row, a threshold 
     "SGLANG_CACHE_DIT_MC": "2",
 }
 SLACK = 0.25
-"""How much longer a pause of ours may be than torch.profiler's work in it: what surrounds that (checking and
-packing the file, letting go of events) is in the pause and not in torch's own methods."""
+"""How much longer a pause of ours may be than a profiler's work in it: letting go of a profiler's events is in
+ours and in none of the methods that are timed."""
 
 
 def main() -> None:
@@ -211,11 +211,11 @@ def check(name: str, ours: dict, third: Third, pauses: list[Interval]) -> list[s
 
 
 def unexplained(pauses: list[Interval], third: Third) -> list[str]:
-    """Pauses of ours in the denoising stage that are not torch.profiler's work by the third clock."""
+    """Pauses of ours in the denoising stage that are not a profiler's work by the third clock."""
     paused = [within(pauses, step) for step in third.steps]
     profiler = [within(third.profiler, step) for step in third.steps]
     return [
-        f"step {number}: a pause of {ours:.1f} ms, torch.profiler was at work for {theirs:.1f}"
+        f"step {number}: a pause of {ours:.1f} ms, a profiler was at work for {theirs:.1f}"
         for number, (ours, theirs) in enumerate(zip(paused, profiler, strict=True))
         if not theirs - CLOSE_MS <= ours <= (1 + SLACK) * theirs + CLOSE_MS
     ]

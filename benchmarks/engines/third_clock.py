@@ -25,7 +25,7 @@ class Third:
 
     steps: tuple[Interval, ...]
     scheduling: tuple[Interval, ...] = ()  # the engine at work between two waves of one step each
-    profiler: tuple[Interval, ...] = ()  # torch.profiler starting, stepping, stopping and exporting
+    profiler: tuple[Interval, ...] = ()  # the engine's and torch's: starting, stepping, stopping, exporting
 
     @property
     def durations_ms(self) -> list[float]:
@@ -34,13 +34,13 @@ class Third:
 
     @property
     def own_ms(self) -> list[float]:
-        """Each step without torch.profiler's work either."""
+        """Each step without a profiler's work either."""
         durations = zip(self.durations_ms, self.steps, strict=True)
         return [whole - within(self.profiler, step) for whole, step in durations]
 
 
 def of_sglang(times: list) -> Third:
-    """From the times of one request of SGLang: its stage, its scheduler's steps, torch.profiler."""
+    """From the times of one request of SGLang: its stage, its scheduler's steps, profilers."""
     (stage,) = (span for kind, name, span in _spans(times) if (kind, name) == ("stage", "DenoisingStage"))
     ends = [span[1] for kind, _, span in _spans(times) if kind == "scheduler"]
     profiler = [span for kind, _, span in _spans(times) if kind == "profiler"]

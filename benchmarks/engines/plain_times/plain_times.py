@@ -31,6 +31,9 @@ def sglang():
         request,
         HookType.AROUND,
     )
+    own = base.replace("pipelines_core", "utils.profiler.SGLDiffusionProfiler")
+    for name in ("__init__", "_step", "stop"):
+        HookRegistry.register(f"{own}.{name}", profiler, HookType.AROUND)
     for name in ("start", "step", "stop", "export_chrome_trace"):
         wrap(torch.profiler.profile, name, "profiler")
 
@@ -42,6 +45,10 @@ def stage(original, self, *args, **kwargs):
 def step(original, self, ctx, step_state, *args, **kwargs):
     wrap(type(ctx.scheduler), "step", "scheduler")
     return timed("step", step_state.step_index, original, self, ctx, step_state, *args, **kwargs)
+
+
+def profiler(original, self, *args, **kwargs):
+    return timed("profiler", None, original, self, *args, **kwargs)
 
 
 def request(original, self, stages, batch, *args, **kwargs):
