@@ -54,8 +54,8 @@ CACHE_DIT = {  # two steps of warm-up, at most two cached in a row, a threshold 
     "SGLANG_CACHE_DIT_MC": "2",
 }
 SLACK = 0.25
-"""How much longer a pause of ours may be than a profiler's work in it: letting go of a profiler's events is in
-ours and in none of the methods that are timed."""
+"""How much longer a pause of ours may be than a profiler's work in it: letting go of its events is in ours
+and in none of the methods that are timed."""
 
 
 def main() -> None:
