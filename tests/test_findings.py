@@ -79,6 +79,8 @@ def test_small_kernels_launched_slower_than_they_run_are_launch_bound() -> None:
 
     assert found.cost_ms == pytest.approx(3 * 20 * 0.027, rel=0.05)
     assert "DenoisingStage" in found.title
+    assert "a profiler slows such a host too" in found.evidence
+    assert found.remedy.endswith("Step times are those of a run without a profiler.")
 
 
 def test_offloading_weights_on_the_critical_path() -> None:
