@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["sglang", "vllm_omni", "cache_dit"])
     parser.add_argument("--keep", type=Path, help="leave dumps, records and traces here")
     arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # minutes lie between two tables
     engines, wanted = arguments.engines.absolute(), arguments.only
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as name:
