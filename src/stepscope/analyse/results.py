@@ -188,6 +188,7 @@ class StepRow:
     outlier: str | None
     inferred: bool
     start_ms: float = 0.0
+    transfer_ms: float | None = None  # of it: weights that offloading moves, in no step of a perf dump
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,8 @@ def run_steps(run: RunSummary, width: int) -> list[RenderableType]:
 
 def rank_steps(rank: RankReport, width: int) -> list[RenderableType]:
     """Steps of a trace, collapsed where they are alike."""
-    keys = ("index", "duration_ms", "gpu_busy_ms", "kernel_count", "forwards", "outlier")
+    moved = ["transfer_ms"] if any(step.transfer_ms is not None for step in rank.steps) else []
+    keys = ("index", "duration_ms", *moved, "gpu_busy_ms", "kernel_count", "forwards", "outlier")
     return _steps(rank.steps, rank.step_statistics, rank_tables.rank_steps(rank).pick(*keys), width)
 
 
