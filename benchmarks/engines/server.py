@@ -21,7 +21,7 @@ from serving import ROOT, Server, start, stepscope
 TRACED = 10
 KEPT_RECORDS = 1000  # of requests that are not traced, by one process
 MOST_GROWN_MB = 8.0
-"""What the memory of the worker may grow in a quarter of the requests: allocators keep what they were given."""
+"""What the memory of the worker may grow in a quarter of the requests: allocators keep what they got."""
 
 
 def main() -> None:
