@@ -117,6 +117,7 @@ class RunSummary:
     incomplete_reason: str | None = None
     warnings: tuple[str, ...] = ()
     traced_ms: float | None = None  # of the total, in steps that a profiler recorded
+    traced_over_warmup: float | None = None  # a traced step against the warm-up's last, which no profiler saw
     moved_ms: float = 0.0  # of the total, exposed moves of weights: in no stage
     moved_share: float = 0.0
     unaccounted_share: float = 0.0
@@ -210,7 +211,8 @@ class CategoryRow:
     name: str  # KernelCategory
     total_ms: float
     share: float
-    count: int
+    count: int  # kernels
+    copy_count: int = 0  # copies and fills: they are no kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,12 +327,6 @@ class RankReport:
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()
     findings: tuple[Finding, ...] = ()
-    label: str = ""  # what tells it from the other traces of a report where the rank does not: its file
-
-    @property
-    def name(self) -> str:
-        """What the trace is called in a report."""
-        return self.label or f"rank {self.rank}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,9 +66,9 @@ class GenerateCommand:
             with termination_raises(), terminal_listener() as listener:
                 error = generate(options, listener, finished=finished)[-1].error
             _print_together(results)
-        except (StepscopeError, BrokenPipeError):
+        except (StepscopeError, BrokenPipeError, KeyboardInterrupt):
             raise
-        except Exception as raised:  # of the warm-up, when there is nothing to write yet
+        except BaseException as raised:  # of the warm-up, when there is nothing to write yet; SystemExit too
             error = raised
         return show_failure(error, recorded=bool(results) and results[-1].has_files)
 

@@ -42,6 +42,7 @@ _CATEGORIES = (
     Column(key="total_ms", title="ms", kind=Kind.MS),
     Column(key="share", title="share", kind=Kind.SHARE),
     Column(key="count", title="kernels", kind=Kind.COUNT),
+    Column(key="copy_count", title="copies, fills", kind=Kind.COUNT),
 )
 _KERNELS = (
     Column(key="name", title="kernel", kind=Kind.CODE),
@@ -164,7 +165,11 @@ def rank_steps(rank: RankReport) -> Table:
 
 def rank_categories(rank: RankReport) -> Table:
     """GPU time by what kernels do."""
-    rows = ((row.name, row.total_ms, row.share, row.count) for row in rank.categories)
+    copies = any(row.copy_count for row in rank.categories)  # else there is no column of them
+    rows = (
+        (row.name, row.total_ms, row.share, row.count, row.copy_count if copies else None)
+        for row in rank.categories
+    )
     return build("categories", "GPU time by kernel category", _CATEGORIES, rows)
 
 
