@@ -55,7 +55,7 @@ clean:
 REQUESTS ?= 1000
 
 # SGLang, vLLM-Omni and cache-dit for real on this CPU: some 20 minutes from nothing on two cores, of which 4 to
-# install; 3.3 GB in .engines beside the 1.9 GB of .venv. Python 3.11 must be there, whatever PYTHON is.
+# install; 3.4 GB in .engines beside the 1.9 GB of .venv. Python 3.11 must be there, whatever PYTHON is.
 engines: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines/setup_engines.py
 	$(BIN)/python benchmarks/engines/demonstrate.py
