@@ -70,6 +70,23 @@ def test_nonsense_is_one_line(words: list[str], said: str, capsys: pytest.Captur
     assert names() == ["nul.yaml", "tag.yaml", "twice.yaml"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["generate", "--prompt", "x"], ["run", "--perf-dump-path", "p.json", __file__]],
+    ids=lambda words: words[0],
+)
+def test_a_current_folder_that_is_gone_is_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scratch folder that was cleared away under the shell."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith("stepscope: error: the current folder cannot be used")
+
+
 def test_prompt_files_from_other_systems_are_split_at_line_ends_only() -> None:
     """A byte order mark is no part of the first prompt; a line separator inside a prompt ends none."""
     Path("p.txt").write_bytes("\ufeffcat\r\n\r\na\u2028b\x0bc\x85d\r\n".encode())
