@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -186,6 +187,58 @@ def test_a_reader_that_goes_away_is_no_failure_of_the_pipeline(
 
     assert "Traceback" not in capfd.readouterr().err
     assert Path("run/run.json").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["generate", "--prompt", "a", "b", "--num-inference-steps", "1", "--perf-dump-path", "p.json"],
+        ["models"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_standard_output_that_is_full_is_one_line(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Redirected to a full disk: no traceback, and no fault of the pipeline's."""
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("stepscope: error: standard output cannot be written: No space left")
+    assert said.count("\n") == 1
+    assert Path("p.json").exists() == ("p.json" in words)
+
+
+def test_every_prompt_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several runs each line that names a prompt; none of the runs is lost."""
+    words = [
+        "generate",
+        "--prompt",
+        "Käse 🧀",
+        "字",
+        "--num-inference-steps",
+        "1",
+        "--perf-dump-path",
+        "p.json",
+    ]
+    with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as plain:
+        monkeypatch.setattr(sys, "stdout", plain)
+        assert main(["generate", "--prompt", "Käse 🧀", "字", *flags]) == 0
+        assert plain.errors == "strict"
+        said = plain.buffer.getvalue()  # type: ignore[attr-defined]
+    assert b"Run 2 of 2" in said
+    assert Path("p-1.json").exists()
+
+
+def test_a_file_name_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the encoding lacks is written as an escape, by every command that names a file."""
+    dump = stepscope.generate(prompt="x", num_inference_steps=1, save_output=False, profile=True)[0]
+    assert dump.trace_path is not None
+    with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as plain:
+        monkeypatch.setattr(sys, "stdout", plain)
+        assert main(["slice", str(dump.trace_path), "--steps", "0:1", "-o", "ü.trace.json.gz"]) == 0
+        assert b"\\xfc.trace.json.gz" in plain.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_any_fault_while_files_are_written_costs_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
