@@ -212,16 +212,7 @@ def test_a_standard_output_that_is_full_is_one_line(
 
 def test_every_prompt_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several runs each line that names a prompt; none of the runs is lost."""
-    words = [
-        "generate",
-        "--prompt",
-        "Käse 🧀",
-        "字",
-        "--num-inference-steps",
-        "1",
-        "--perf-dump-path",
-        "p.json",
-    ]
+    flags = ["--num-inference-steps", "1", "--perf-dump-path", "p.json"]
     with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as plain:
         monkeypatch.setattr(sys, "stdout", plain)
         assert main(["generate", "--prompt", "Käse 🧀", "字", *flags]) == 0
