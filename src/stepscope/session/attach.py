@@ -28,6 +28,7 @@ from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import CallIdentity, TraceRequest, observed_of, where_it_ended
+from stepscope.session.rescue import scratch_parent
 from stepscope.workload.describe_call import describe_call
 from stepscope.workload.placement import choose_device
 
@@ -264,7 +265,8 @@ def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
     if plan.trace is None or plan.places.traces is None:
         return None
     plan.places.traces.mkdir(parents=True, exist_ok=True)
-    folder = scratch.enter_context(tempfile.TemporaryDirectory(prefix=".stepscope-", dir=plan.places.traces))
+    parent = scratch_parent(plan.places.traces)
+    folder = scratch.enter_context(tempfile.TemporaryDirectory(prefix=".stepscope-", dir=parent))
     return TraceRequest(
         steps=plan.trace.steps,
         all_stages=plan.trace.all_stages,
