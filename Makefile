@@ -19,10 +19,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not gpu" -q
 
-# Gradio and Jupyter for real: two minutes to install 260 MB, two to run.
+# Gradio, Jupyter and a local Ray for real: three minutes to install 340 MB, three to run.
 integrations: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[integrations]"
-	$(BIN)/python -m pytest -q tests/test_gradio.py tests/test_jupyter.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[integrations,ray]"
+	$(BIN)/python -m pytest -q tests/test_gradio.py tests/test_jupyter.py tests/test_sweep_ray.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -41,6 +41,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/report_speed.py
 	$(BIN)/python benchmarks/trace_size.py
 	$(BIN)/python benchmarks/null_experiment.py
+	$(BIN)/python benchmarks/killed_sweep.py
 
 # Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
 survey: $(VENV)/.installed

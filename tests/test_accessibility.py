@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import pytest
 
+from hostile_report import hostile
 from html_page import Page
-from reports import EVERY, hostile
+from reports import EVERY
 from stepscope.analyse.results import Report
 from stepscope.render.report.report_html import render_html
 

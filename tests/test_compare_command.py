@@ -109,12 +109,12 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.append(tag)
-        assert not any(name in ("src", "href") for name, _ in attrs)
+        assert all(value == "data:," for name, value in attrs if name in ("src", "href"))
 
 
 def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
     """A hostile dump adds no element to the page, and the page refers to nothing outside itself."""
-    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J\u202e\u2066"
     documents = [sglang_json([350.0] * 5), sglang_json([350.0] * 5)]
     for document, name in zip(documents, ("a", "b"), strict=True):
         document["steps"][0]["name"] = hostile
@@ -126,6 +126,8 @@ def test_html_is_escaped_and_loads_nothing(write, tmp_path) -> None:
     tags.feed(page)
     assert {"script", "img", "b"}.isdisjoint(tags.seen)
     assert "&lt;script&gt;" in page
+    assert r"\x1b[2J\u202e\u2066" in page  # shown, not done
+    assert {"\x1b", "\u202e", "\u2066"}.isdisjoint(page)
     css = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'".replace("'", "&#39;") in page

@@ -1,10 +1,17 @@
 """Each rule finds what it is for, says what it costs, and stays silent otherwise."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
-from stepscope.analyse.findings import MOST
+from reports import normal
 from stepscope.analyse.report import analyse_trace, assemble
 from stepscope.analyse.results import Finding, RankReport
+from stepscope.render.report.answer import MOST_FINDINGS
+from stepscope.render.report.report_html import render_html
+from stepscope.render.report.report_markdown import render_markdown
+from stepscope.render.report.report_terminal import render_terminal
 from traces import TraceBuilder
 
 MIB = 1024**2
@@ -79,6 +86,8 @@ def test_small_kernels_launched_slower_than_they_run_are_launch_bound() -> None:
 
     assert found.cost_ms == pytest.approx(3 * 20 * 0.027, rel=0.05)
     assert "DenoisingStage" in found.title
+    assert "a profiler slows such a host too" in found.evidence
+    assert found.remedy.endswith("Step times are those of a run without a profiler.")
 
 
 def test_offloading_weights_on_the_critical_path() -> None:
@@ -290,8 +299,19 @@ def test_ranks_of_different_requests_are_not_held_against_each_other() -> None:
     )
 
 
-def test_findings_are_few_and_what_costs_most_is_first() -> None:
-    """A list of hundreds hides the one that matters."""
+def test_views_show_few_findings_and_a_gate_sees_all() -> None:
+    """A list of hundreds hides the one that matters; what is forbidden may be the cheapest of them."""
+    (rank,) = normal().ranks
+    cheap = replace(rank.findings[0], id="host.sync_in_loop", cost_ms=0.001, title="the cheapest")
+    many = [replace(cheap, id="kernels.gaps", cost_ms=float(at), title=f"gap {at}") for at in range(1, 20)]
+    report = replace(normal(), ranks=(replace(rank, findings=(*many, cheap)),))
+    for text in (render_terminal(report), render_markdown(report), render_html(report)):
+        assert "the cheapest" not in text
+        assert len(set(re.findall(r"gap \d+", text))) == MOST_FINDINGS
+
+
+def test_what_costs_most_is_first() -> None:
+    """In the report's own order."""
     made = TraceBuilder()
     end = loop(made)
     made.copy("HtoD", end, end + 10, 50000, size=1024 * MIB, pinned=False)
@@ -299,6 +319,5 @@ def test_findings_are_few_and_what_costs_most_is_first() -> None:
     findings = report_of(made).findings
     costs = [finding.cost_ms for finding in findings if finding.cost_ms is not None]
 
-    assert len(findings) <= MOST
     assert costs == sorted(costs, reverse=True)
     assert findings[0].id == "copies.offload_exposed"

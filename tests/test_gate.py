@@ -1,6 +1,8 @@
 """Gates: budgets by GPU, rules, the rolling baseline, and what CI systems read."""
 
 import json
+import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dumps import DATA, stepscope_json
+from stepscope.analyse import findings
 from stepscope.analyse.comparison.gate import budget_for, gate
 from stepscope.analyse.comparison.gate_results import (
     GATE_SCHEMA_VERSION,
@@ -111,6 +114,54 @@ def test_the_most_specific_gpu_wins() -> None:
     assert budget_for("AMD MI300X", budgets) == ("default", default)
 
 
+@pytest.mark.parametrize(
+    ("name", "device"), [("H20", "NVIDIA H200"), ("A10", "NVIDIA A100-SXM4-80GB"), ("L4", "NVIDIA L40S")]
+)
+def test_a_gpu_whose_name_begins_alike_is_another_gpu(name, device) -> None:
+    """An H20's budget is not held against an H200, whose times it would wave through or always fail."""
+    default = Budget(total_ms=1.0)
+    assert budget_for(device, Budgets(default=default, gpu={name: Budget()})) == ("default", default)
+    assert budget_for(f"NVIDIA {name}", Budgets(gpu={name: default})) == (name, default)
+
+
+def test_times_that_no_run_can_take_keep_no_budget() -> None:
+    """A missing or negative total, stage or step is not measured, even where untrusted ones are allowed."""
+    document = stepscope_json([-350.0] * 10, total_ms=-3000.0, decode_ms=-1.0)
+    budget = Budget(total_ms=9999, step_ms=9999, slowest_step_ms=9999, stages={"DecodingStage": 9999})
+    result = gate(summary_of(document), Budgets(default=budget, rules=GateRules(trusted=False)))
+    failed = {check.name for check in result.checks if check.detail == "not measured"}
+    assert failed == {"total", "median step", "slowest step", "stage DecodingStage"}
+
+
+def test_every_finding_can_be_forbidden() -> None:
+    """The ids that a budget file may name are those that the rules give."""
+    folder = Path(findings.__file__).parent
+    text = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "__init__.py")
+    given_ids = set(re.findall(r'"((?:[a-z]+)\.[a-z0-9_]+)"', text))
+    assert given_ids == set(findings.FINDING_IDS)
+
+
+def test_a_budget_file_saved_by_a_windows_editor_is_read(here) -> None:
+    """A byte order mark and carriage returns change nothing."""
+    text = BUDGETS.replace("DecodingStage = 60", "DecodingStage = 90").replace("\n", "\r\n")
+    (here / "budgets.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert main(["gate", "--budget", "budgets.toml", "perf.json"]) == 0
+
+
+@pytest.mark.parametrize("flags", [["--github"], ["--format", "github"], ["--format", "md"], []])
+def test_no_name_becomes_a_workflow_command(here, monkeypatch, capsys, flags) -> None:
+    """A runner acts on any line of the log: only our annotations may be commands."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    name = "::stop-commands::x ##[error]y.json"
+    (here / "perf.json").rename(here / name)
+    (here / "budgets.toml").write_text('[default.stages]\n"::add-mask::a ##[group]b" = 1\n')
+    assert main(["gate", "--budget", "budgets.toml", *flags, name]) == 1
+    for line in capsys.readouterr().out.splitlines():
+        if not line.startswith("::error title="):
+            assert not line.lstrip().startswith("::")
+            assert "##[" not in line
+
+
 def test_no_budget_for_a_device_fails() -> None:
     """A run on a GPU nobody set a budget for is not waved through."""
     result = gate(summary_of(stepscope_json([350.0] * 10)), Budgets(gpu={"B200": Budget(total_ms=1.0)}))
@@ -185,11 +236,15 @@ def test_the_rolling_baseline_counts_good_runs_of_the_cohort() -> None:
     others = [entry(50.0), entry(60.0, cohort=cohort, good=False)] * 3
     kept = gate(summary, budgets, history=[*mine, *others])
     assert outcomes(kept)["rolling baseline"] is Outcome.PASSED
-    faster = [entry(ms, cohort=cohort) for ms in (3500.0, 3500.0, 3500.0)]
+    faster = [entry(ms, cohort=cohort) for ms in (3500.0, 3501.0, 3499.0)]
     assert outcomes(gate(summary, budgets, history=faster))["rolling baseline"] is Outcome.FAILED
     young = gate(summary, budgets, history=faster[:2])
     assert outcomes(young)["rolling baseline"] is Outcome.SKIPPED
     assert young.passed
+    again = gate(summary, budgets, history=[faster[0]] * 5)  # one run, recorded by each try of a job
+    assert outcomes(again)["rolling baseline"] is Outcome.SKIPPED
+    absurd = [entry(ms, cohort=cohort) for ms in (0.0, -1.0, -2.0)]
+    assert outcomes(gate(summary, budgets, history=absurd))["rolling baseline"] is Outcome.SKIPPED
 
 
 def test_a_cohort_is_the_same_work_on_the_same_kind_of_gpu() -> None:
@@ -221,7 +276,8 @@ def test_history_is_recorded_only_when_asked(here, capsys) -> None:
     call = ["gate", "--budget", "budgets.toml", "--history", "h.jsonl", "perf.json"]
     assert main(call) == 0
     assert not (here / "h.jsonl").exists()
-    for _ in range(3):
+    for step_ms in (350.0, 350.1, 350.2):
+        (here / "perf.json").write_text(json.dumps(stepscope_json([step_ms] * 10)))
         assert main([*call, "--record"]) == 0
     assert len(read_lines(here / "h.jsonl", HistoryEntry)) == 3
     (here / "perf.json").write_text(json.dumps(stepscope_json([400.0] * 10)))
@@ -242,6 +298,16 @@ def test_history_is_recorded_only_when_asked(here, capsys) -> None:
         ("[default]\ntotal_ms = nan\n", "positive"),
         ("[baseline]\nlast = 2\nat_least = 5\n", "at_least"),
         ("not toml", "no budget file"),
+        ("", "asks for nothing"),
+        ("# only a comment\n", "asks for nothing"),
+        ("a = " + "[" * 9_000 + "]" * 9_000, "nested too deeply"),
+        ('[gpu.""]\ntotal_ms = 1\n', "every device"),
+        ('[gpu." "]\ntotal_ms = 1\n', "every device"),
+        ("[baseline]\nallow_percent = nan\n", "allow_percent"),
+        ("[baseline]\nallow_percent = -5\n", "allow_percent"),
+        ("[rules]\nforbid_findings = ['copies.pagable']\n", "Did you mean copies.pageable"),
+        ("[default]\ntotal_ms = " + "9" * 5_000, "no budget file"),
+        ("[default]\ntotal_ms = 1\ntotal_ms = 2\n", "no budget file"),
     ],
 )
 def test_a_budget_file_that_would_check_nothing_is_refused(here, capsys, text, words) -> None:

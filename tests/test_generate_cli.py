@@ -13,6 +13,7 @@ import pytest
 
 from stepscope.cli import build_parser, main
 from stepscope.cli.config_file import with_config
+from stepscope.cli.failure import show_failure
 from stepscope.cli.generate_flags import NOT_HERE, add_flags
 from stepscope.model.errors import UsageError
 from stepscope.session.generate_flags import GenerateFlags, options_of
@@ -118,7 +119,7 @@ def test_a_wrong_configuration_file_is_named(content: str, said: str) -> None:
         (["--warmup", "maybe"], "'maybe' is neither true nor false"),
         (["--diffusers-kwargs", "[1]"], "not a JSON object"),
         ([], "there is no prompt"),
-        (["--prompt-path", "none.txt"], "cannot read none.txt: No such file or directory"),
+        (["--prompt-path", "none.txt"], "none.txt does not exist"),
         (["--prompt", "x", "--config", "none.yaml"], "cannot read none.yaml"),
         (["--prompt", "x", "--model-path", "tiny/none"], "tiny/none"),
         (["--prompt", "x", "--num-frames", "5"], "QwenImagePipeline takes no --num-frames. It accepts:"),
@@ -232,6 +233,44 @@ def test_a_pipelines_exception_is_shown_without_our_frames(
     assert "/stepscope/session/" not in captured.err
     assert "--offload model" in captured.err.splitlines()[-1]
     assert json.loads(Path("p.json").read_text())["incomplete_reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "warm_up"), [(0, 1, True), (0, 1, False), (256, 1, False), (3, 3, False)]
+)
+def test_a_pipeline_that_ends_the_program_has_failed(
+    code: object,
+    status: int,
+    warm_up: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`sys.exit(0)` inside a pipeline is no success: no image came. Record and own status are kept."""
+    from diffusers import QwenImageTransformer2DModel
+
+    def ends(*_: object, **__: object) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(QwenImageTransformer2DModel, "forward", ends)
+    words = ["--prompt", "x", "--perf-dump-path", "p.json", *([] if warm_up else ["--no-warmup"])]
+    assert main(["generate", *words]) == status
+    said = capsys.readouterr().err
+    then = "nothing of the run was recorded" if warm_up else "what was recorded until then is written"
+    assert f"the pipeline failed with SystemExit; {then}" in said
+    assert Path("p.json").exists() is not warm_up
+    if not warm_up:
+        assert json.loads(Path("p.json").read_text())["incomplete_reason"].startswith("SystemExit")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(None, 1), (False, 1), ("enough", 1), (-1, -1), (512, 1), (1, 1)]
+)
+def test_no_way_to_end_the_program_is_a_success(
+    code: object, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is given to `sys.exit`; shells see the lowest byte only."""
+    assert show_failure(SystemExit(code), recorded=False) == status
+    assert "nothing of the run was recorded" in capsys.readouterr().err
 
 
 INTERRUPTED = """

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from reports import ADD, HOSTILE, MULTIPLY
+from hostile_report import HOSTILE
+from report_parts import ADD, MULTIPLY
 from stepscope.render.names import (
     sentence,
     shorten,

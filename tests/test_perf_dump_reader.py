@@ -30,6 +30,25 @@ def test_sglangs_own_dump_is_read_with_its_units() -> None:
     assert dump.meta["model"].endswith("Qwen-Image")
 
 
+@pytest.mark.parametrize("with_loop", [True, False])
+def test_steps_among_the_stages_of_an_older_dump_are_steps(with_loop) -> None:
+    """Before SGLang #15537 a step was called denoising_step_3 and stood among the stages."""
+    document = sglang_json([350.0, 351.0, 352.0])
+    steps = [
+        {"name": f"denoising_step_{step['step']}", "duration_ms": step["duration_ms"]}
+        for step in document.pop("denoise_steps_ms")
+    ]
+    document["steps"] = [each for each in document["steps"] if with_loop or each["name"] != "DenoisingStage"]
+    document["steps"][1:1] = steps
+    dump = perf_dump_from_json(document, origin="x")
+    assert [(step.step, step.duration_ms) for step in dump.denoise_steps_ms] == [
+        (0, 350.0), (1, 351.0), (2, 352.0),
+    ]  # fmt: skip
+    assert {stage.name: stage.duration_ms for stage in dump.steps} == {
+        "TextEncodingStage": 200.0, "DenoisingStage": 1053.0, "DecodingStage": 80.0,
+    }  # fmt: skip
+
+
 def test_our_dump_keeps_what_sglang_has_not() -> None:
     """Stages with occurrences, forwards, environment and memory come back as written."""
     dump = perf_dump_from_json(stepscope_json([350.0, 351.0]), origin="x")

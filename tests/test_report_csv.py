@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reports import EVERY, cpu_only, hostile, normal, several_runs, two_ranks
+from hostile_report import hostile
+from reports import EVERY, cpu_only, normal, several_runs, two_ranks
 from stepscope.analyse.results import Report
 from stepscope.model.errors import UsageError
 from stepscope.render.report.report_csv import CSV_TABLES, render_csv

@@ -11,8 +11,10 @@ from itertools import pairwise
 
 import pytest
 
+from hostile_report import HOSTILE, hostile
 from html_page import Page, own_markup
-from reports import ADD, EVERY, HOSTILE, hostile, normal, two_ranks, video
+from report_parts import ADD
+from reports import EVERY, normal, two_ranks, video
 from stepscope.analyse.results import BusyPoint, MemoryPoint, Report, Source
 from stepscope.render.report.html_charts import rank_timeline, run_waterfall, step_bars
 from stepscope.render.report.html_tables import file_link

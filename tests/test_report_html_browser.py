@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from reports import EVERY, hostile, normal
+from hostile_report import hostile
+from reports import EVERY, normal
 from stepscope.render.report.report_html import render_html
 
 selenium = pytest.importorskip("selenium")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import jsonschema
 import pytest
 
-from reports import EVERY, hostile, normal
+from hostile_report import hostile
+from reports import EVERY, normal
 from stepscope.analyse.results import Report
 from stepscope.render.report.report_json import render_json, report_schema
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reports import EVERY, HOSTILE, hostile, normal
+from hostile_report import HOSTILE, hostile
+from reports import EVERY, normal
 from stepscope.render.report.report_markdown import code, prose, render_markdown
 
 

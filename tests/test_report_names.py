@@ -8,8 +8,13 @@ from dumps import stepscope_json
 from stepscope.analyse.report import analyse_trace, assemble
 from stepscope.analyse.run.summarise import summarise
 from stepscope.record.perf_dump_reader import perf_dump_from_json
+from stepscope.render.report.rank_names import rank_name
 from stepscope.render.report.report_terminal import render_terminal
 from traces import TraceBuilder
+
+
+def names(report):
+    return [rank_name(rank, report.ranks) for rank in report.ranks]
 
 
 def test_unrelated_traces_are_called_by_their_files() -> None:
@@ -20,11 +25,11 @@ def test_unrelated_traces_are_called_by_their_files() -> None:
         builder.launch("gemm", 0, 10, 5)
         made.append(analyse_trace(builder.build()))
     report = assemble(("a", "b"), (), made)
-    assert [rank.name for rank in report.ranks] == ["a.json", "b.json"]
+    assert names(report) == ["a.json rank 0", "b.json rank 0"]
     screen = render_terminal(report)
     assert "a.json" in screen
     ranks = [replace(one, rank=replace(one.rank, rank=at)) for at, one in enumerate(made)]
-    assert [rank.name for rank in assemble(("a", "b"), (), ranks).ranks] == ["rank 0", "rank 1"]
+    assert names(assemble(("a", "b"), (), ranks)) == ["rank 0", "rank 1"]
 
 
 def test_the_dump_that_is_not_to_be_trusted_is_named_by_its_file() -> None:

@@ -252,7 +252,8 @@ def test_the_names_that_others_rely_on_are_in_the_json(analysed: Analysed) -> No
         "index", "stage_index", "duration_ms", "gpu_busy_ms", "kernel_count", "forwards", "outlier",
         "inferred",
     } <= set(rank["steps"][0])  # fmt: skip
-    assert {"name", "total_ms", "share", "count"} <= set(rank["categories"][0])
+    assert {"name", "total_ms", "share", "count", "copy_count"} <= set(rank["categories"][0])
+    assert sum(row["count"] for row in rank["categories"]) == rank["gpu"]["kernel_count"]
     assert {"name", "category", "count", "total_ms", "share", "mean_us", "source"} <= set(rank["kernels"][0])
     assert {"file", "line", "line_exact", "function"} <= set(rank["kernels"][0]["source"])
     assert {"transfers", "engaged"} <= set(rank)

@@ -10,8 +10,10 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from reports import EVERY, hostile, normal, two_ranks, untrusted_dump, video
+from hostile_report import hostile
+from reports import EVERY, normal, two_ranks, untrusted_dump, video
 from stepscope.render.report.answer import answer
+from stepscope.render.report.rank_names import rank_name
 from stepscope.render.report.report_html import render_html
 from stepscope.render.report.report_markdown import render_markdown
 from stepscope.render.report.report_terminal import render_terminal, write_terminal
@@ -141,7 +143,7 @@ def test_information_never_comes_before_a_warning() -> None:
 
 
 def test_ranks_of_several_requests_are_told_apart() -> None:
-    """Two rank 0 of different requests are named by request (or file) in every view, a lone number stays."""
+    """Where traces of several requests were read, each is named by its request (or file) in every view."""
     (one,) = normal().ranks
     other = replace(one, request_id="other", path="logs/other-global-rank0.trace.json.gz")
     unnamed = replace(one, request_id=None, path="logs/unnamed.trace.json.gz")
@@ -149,4 +151,7 @@ def test_ranks_of_several_requests_are_told_apart() -> None:
     for text in (render_terminal(report), render_markdown(report), render_html(report)):
         assert "other rank 0" in text
         assert "unnamed.trace.json.gz rank 0" in text
-        assert f"{one.request_id} rank 1" not in text
+        assert f"{one.request_id} rank 1" in text
+    assert rank_name(one, [one, replace(one, rank=1)]) == "rank 0"
+    copies = [replace(one, path=f"{folder}/t.json") for folder in ("a", "b")]
+    assert [rank_name(each, copies) for each in copies] == ["a/t.json rank 0", "b/t.json rank 0"]

@@ -263,6 +263,23 @@ def test_the_views_show_every_point(tmp_path, golden) -> None:
     assert '"out_of_memory"' in render_sweep_json(report)
 
 
+def test_the_terminal_says_what_happened_however_long_prompts_are() -> None:
+    """There is no room for it in the table beside long prompts and flags; the same reason is said once."""
+    points = [SweepPoint(prompt=prompt * 9_000, steps=1, variant="--compile regional") for prompt in "abc"]
+    errors = ("ValueError: no such size", "ValueError: no such size", "no room \x1b[31m" + "x" * 9_000)
+    rows = [
+        SweepRow(id=str(at), point=point, status="failed", error=error)
+        for at, (point, error) in enumerate(zip(points, errors, strict=True))
+    ]
+    text = render_sweep_terminal(sweep_report(rows))
+    assert text.count("and 1 more: ValueError: no such size") == 1
+    assert r"\x1b[31mxxx" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert len(text) < 2_000
+    assert len(render_sweep_html(sweep_report(rows))) < 40_000
+
+
 def test_hostile_flags_stay_text_in_the_page() -> None:
     """A variant's text cannot become markup, not even inside the drawing."""
     bad = "</svg><script>x</script>"

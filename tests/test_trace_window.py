@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import pipelines
-from stepscope.capture import one_profiler
+from stepscope.capture import one_profiler, profiler
+from stepscope.capture.clock import DeviceClock
+from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.kineto.reader import read_kineto
 from stepscope.session.keep_trace import TraceToKeep, keep_trace
@@ -31,9 +33,11 @@ def sd() -> Any:
     return pipelines.stable_diffusion()
 
 
-def trace(pipeline: Any, steps: int, asked: int, folder: Path, **request: Any) -> ObservedCall:
+def trace(
+    pipeline: Any, steps: int, asked: int, folder: Path, *, clock: DeviceClock | None = None, **request: Any
+) -> ObservedCall:
     wanted = TraceRequest(steps=asked, scratch_dir=folder, **request)
-    return observe(pipeline, lambda: pipelines.flux_call(pipeline, steps), trace=wanted)
+    return observe(pipeline, lambda: pipelines.flux_call(pipeline, steps), trace=wanted, clock=clock)
 
 
 def trace_sd(pipeline: Any, steps: int, asked: int, folder: Path, **more: Any) -> ObservedCall:
@@ -362,3 +366,30 @@ def test_a_profiler_that_cannot_go_on_says_which_steps_it_misses(tmp_path: Path)
     assert observed.raw_trace is not None
     assert observed.raw_trace.steps == (0, 1)
     assert [warning for warning in observed.run.warnings if "after the first decoding" in warning]
+
+
+@pytest.mark.parametrize("torn_down", ["", "1"])
+def test_a_call_after_a_traced_one_says_that_cupti_is_still_attached(
+    flux: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn_down: str
+) -> None:
+    """On an H200 each launch of a process that was profiled costs 2 µs more, unless CUPTI is torn down."""
+    monkeypatch.setattr(profiler, "_started_on", set())
+    monkeypatch.setenv("TEARDOWN_CUPTI", torn_down)
+    before = observe(flux, lambda: pipelines.flux_call(flux, 2), clock=on_cuda())
+    traced = trace(flux, 2, 1, tmp_path, clock=on_cuda())
+    after = observe(flux, lambda: pipelines.flux_call(flux, 2), clock=on_cuda())
+    on_a_cpu = observe(flux, lambda: pipelines.flux_call(flux, 2))
+
+    assert [profiler.ATTACHED in call.run.warnings for call in (before, traced, after, on_a_cpu)] == [
+        False,
+        False,
+        torn_down == "",
+        False,
+    ]
+
+
+def on_cuda() -> FakeDeviceClock:
+    """A simulated clock that says it is a CUDA device's."""
+    clock = FakeDeviceClock(FakeDevice())
+    clock.device = "cuda:0"
+    return clock

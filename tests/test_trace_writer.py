@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from runs import make_run, stage, step
 from stepscope.model.errors import RunFailedError, UnreadableInputError
-from stepscope.model.run import Anchor, Run
+from stepscope.model.run import Anchor, Pause, Run, Span, Transfer
+from stepscope.model.vocabulary import TRANSFER_SPAN, CopyKind
 from stepscope.record.trace_writing import raw_export
 from stepscope.record.trace_writing.trace_spans import HOST_TRACK, TraceSpan, lanes
 from stepscope.record.trace_writing.trace_window import Intervals, TraceClock
@@ -89,6 +90,65 @@ def test_the_trace_holds_exactly_the_steps_marked(
         if span_event["name"].startswith("denoising_step_"):
             inside = [e["name"] for e in operators if encloses(span_event, e)]
             assert inside.count("aten::mm") == 1
+
+
+def cut_in(run: Run, index: int, **further: object) -> Run:
+    """The run with the middle third of a step taken out of the step and its stage."""
+    whole = run.steps[index].span.segments[0]
+    third = (whole.host_end_ns - whole.host_start_ns) // 3
+    low, high = whole.host_start_ns + third, whole.host_end_ns - third
+
+    def without(span: Span) -> Span:
+        [part] = span.segments
+        return replace(span, segments=(replace(part, host_end_ns=low), replace(part, host_start_ns=high)))
+
+    step_of = run.steps[index]
+    steps = [replace(step_of, span=without(step_of.span)) if one.index == index else one for one in run.steps]
+    stages = [replace(one, span=without(one.span)) for one in run.stages]
+    return replace(run, steps=tuple(steps), stages=tuple(stages), **further)
+
+
+MOVED = Transfer(
+    component="transformer",
+    kind=CopyKind.HOST_TO_DEVICE,
+    count=1,
+    bytes=8,
+    pinned=True,
+    duration_ns=1,
+    exposed_ns=1,
+)
+
+
+def test_a_step_is_one_range_over_the_transfers_in_it(recorded: tuple[Path, Run], tmp_path: Path) -> None:
+    """Block offload cuts a step's time into dozens of segments; what was launched between them is there."""
+    raw, run = recorded
+    offloaded = cut_in(run, 2, transfers=(MOVED,))
+    trace = load(write_trace(raw, offloaded, content(range(1, 4)), tmp_path).path)
+    spans = {event["name"]: event for event in ours(trace)}
+
+    assert Counter(event["name"] for event in ours(trace)) == {
+        "DenoisingStage": 1, "denoising_step_1": 1, "denoising_step_2": 1, "denoising_step_3": 1,
+        "forward_transformer": 3, TRANSFER_SPAN: 1,
+    }  # fmt: skip
+    assert encloses(spans["denoising_step_2"], spans[TRANSFER_SPAN])
+    assert len(trace["stepscope"]["window"]) == 1
+    operators = Counter(e["name"] for e in trace["traceEvents"] if e.get("cat") == "cpu_op")
+    assert operators["aten::mm"] == operators["aten::relu"] == 3
+
+
+def test_a_pause_is_drawn_in_no_step(recorded: tuple[Path, Run], tmp_path: Path) -> None:
+    """What a profiler does in the middle of a step is left out of it, also in an offloaded run."""
+    raw, run = recorded
+    cut = cut_in(run, 2, transfers=(MOVED,))
+    first, second = cut.steps[2].span.segments
+    pause = Pause(reason="test", host_start_ns=first.host_end_ns, host_end_ns=second.host_start_ns)
+    paused = replace(cut, pauses=(pause,))
+    trace = load(write_trace(raw, paused, content(range(1, 4)), tmp_path).path)
+
+    names = Counter(event["name"] for event in ours(trace))
+    assert names["denoising_step_2"] == names["DenoisingStage"] == 2
+    assert TRANSFER_SPAN not in names
+    assert len(trace["stepscope"]["window"]) == 2
 
 
 def encloses(outer: dict, inner: dict) -> bool:

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from runs import make_run, stage, step
+from stepscope.analyse.report import analyse_trace
+from stepscope.analyse.trace.earlier_work import earlier_work
 from stepscope.model.run import Anchor, Run
+from stepscope.record.kineto.reader import read_kineto
+from stepscope.record.trace_writing.lean_writer import write_lean_trace
 from stepscope.record.trace_writing.raw_export import Part, decode_event, decode_keys, split_export
 from stepscope.record.trace_writing.trace_spans import HOST_TRACK
 from stepscope.record.trace_writing.trace_writer import TraceContent, write_trace
@@ -124,6 +128,35 @@ def test_a_span_with_a_thread_holds_only_that_threads_launches(
     assert [(e["pid"], e["args"]["tid"]) for e in steps] == [(0, 7)]
 
 
+def test_a_step_begins_when_the_device_has_done_what_came_before(
+    asynchronous: tuple[Path, Run], tmp_path: Path
+) -> None:
+    """The host is ahead: step 1 is issued at 10 us, and the device is at step 0's kernel until 25 us."""
+    raw, run = asynchronous
+    content = TraceContent(steps=(1, 2), asked=2)
+    mapped = write_lean_trace(raw, run, content, tmp_path / "lean", lambda _trace, _clock: None)[0]
+    for window in (write_trace(raw, run, content, tmp_path / "cut"), mapped):
+        rank = analyse_trace(read_kineto(Path(window.path))).rank
+
+        assert [step.duration_ms for step in rank.steps] == pytest.approx([0.012, 0.012])
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [7, [3], [{}], [{"at_ns": "0", "device": 0, "stream": 3, "until_ns": 25_000}],
+     [{"at_ns": 0, "device": 0, "stream": 3, "until_ns": 10**30}], [{"at_ns": True}]],
+)  # fmt: skip
+def test_what_a_foreign_header_says_of_earlier_work_is_not_believed(
+    asynchronous: tuple[Path, Run], tmp_path: Path, entries: object
+) -> None:
+    """Words, impossible times and other shapes are no work."""
+    raw, _ = asynchronous
+    trace = json.loads(raw.read_text()) | {"stepscope": {"busy_until": entries}}
+    raw.write_text(json.dumps(trace))
+
+    assert earlier_work(read_kineto(raw)) == ()
+
+
 def test_between_two_denoising_stages_nothing_is_kept(asynchronous: tuple[Path, Run], tmp_path: Path) -> None:
     """A prior and a decoder: their steps are numbered on, the decoding between them is no step."""
     raw, run = asynchronous
@@ -166,6 +199,10 @@ def test_a_real_gpu_trace_is_cut_to_the_kernels_of_its_steps(shared_traces: Path
     counts = Counter(e.get("cat") for e in events)
 
     assert counts["kernel"] == 2 * KERNELS_A_STEP
+    whole = {step.index: step.duration_ms for step in analyse_trace(read_kineto(packed)).rank.steps}
+    [cut] = (tmp_path).glob("*.trace.json.gz")
+    alone = {step.index: step.duration_ms for step in analyse_trace(read_kineto(cut)).rank.steps}
+    assert alone == pytest.approx({2: whole[2], 3: whole[3]}, rel=0.001)
     ours = [e["name"] for e in events if e.get("args", {}).get("stepscope")]
     assert Counter(ours)["denoising_step_2"] == 2  # the host's and the device's
     assert Counter(ours)["DenoisingStage"] == 2

@@ -108,7 +108,7 @@ def assemble(
         trust=Trust(ok=trusted, reasons=tuple(reasons)),
         warnings=(*warnings, *remarks),
         runs=tuple(runs),
-        ranks=skew_findings(_named([one.rank for one in ordered])),
+        ranks=skew_findings([one.rank for one in ordered]),
     )
 
 
@@ -121,17 +121,6 @@ def request_id(path: str) -> str | None:
 def _name(run: RunSummary) -> str:
     """What tells a run from others: its file, or its request where it was measured here."""
     return run.path or run.request_id or "run"
-
-
-def _named(ranks: Sequence[RankReport]) -> list[RankReport]:
-    """The traces; those that are not the ranks of one request are called by their files."""
-    if len({rank.request_id for rank in ranks}) == 1 and len({rank.rank for rank in ranks}) == len(ranks):
-        return list(ranks)
-    names = [PurePath(rank.path).name for rank in ranks]
-    unique = len(set(names)) == len(names)
-    return [
-        replace(rank, label=name if unique else rank.path) for rank, name in zip(ranks, names, strict=True)
-    ]
 
 
 def _said(trace: Trace, key: str) -> str | None:

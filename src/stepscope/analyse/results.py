@@ -185,6 +185,7 @@ class StepRow:
     outlier: str | None
     inferred: bool
     start_ms: float = 0.0
+    transfer_ms: float | None = None  # of it: weights that offloading moves, in no step of a perf dump
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +207,8 @@ class CategoryRow:
     name: str  # KernelCategory
     total_ms: float
     share: float
-    count: int
+    count: int  # kernels
+    copy_count: int = 0  # copies and fills: they are no kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,12 +323,6 @@ class RankReport:
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()
     findings: tuple[Finding, ...] = ()
-    label: str = ""  # what tells it from the other traces of a report where the rank does not: its file
-
-    @property
-    def name(self) -> str:
-        """What the trace is called in a report."""
-        return self.label or f"rank {self.rank}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

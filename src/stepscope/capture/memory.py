@@ -31,6 +31,8 @@ def read_memory(device: str | None) -> MemoryReading | None:
     if kind not in {"cuda", "xpu"}:
         return None
     stats: dict[str, Any] = getattr(torch, kind).memory_stats_as_nested_dict(int(index or 0))
+    if not stats:  # nothing has been allocated in this process yet
+        return None
     allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
     return MemoryReading(
         allocated_bytes=allocated["current"],

@@ -24,6 +24,7 @@ from stepscope.capture.labels import watch_labels
 from stepscope.capture.memory import MemoryWatch
 from stepscope.capture.nsight.marker import NvtxRequest, watch_call
 from stepscope.capture.offload import watch_offload_hooks
+from stepscope.capture.profiler import still_attached
 from stepscope.capture.steadiness import changes, read_signals
 from stepscope.capture.tracing import RawTrace, TraceRequest
 from stepscope.capture.window import TraceWindow
@@ -216,7 +217,9 @@ class CallInProgress:
     def _captured(self, recording: Recording) -> Captured:
         window, memory = self._window, self._memory
         raw = window.export() if window is not None else None
-        warnings = (*recording.warnings, *memory.warnings, *(window.warnings if window is not None else ()))
+        device_kind = (self._clock.device or "cpu").partition(":")[0]
+        of_tracing = window.warnings if window is not None else still_attached(device_kind)
+        warnings = (*recording.warnings, *memory.warnings, *of_tracing)
         unsteady = changes(
             self._signals, read_signals(self._clock.device), graph_captures=self.call.graph_captures
         )

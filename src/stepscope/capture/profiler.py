@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -20,6 +21,21 @@ ANCHORS_AT_EACH_END = 3
 
 LEAN = frozenset({TraceDetail.KERNELS, TraceDetail.SOURCE})
 """Details of which a device's activity tells all that is written; on a CPU operators are the work."""
+
+
+ATTACHED = (
+    "a profiler has been at work in this process before: until CUPTI is torn down (TEARDOWN_CUPTI=1) each "
+    "launch costs the host some 2 µs more"
+)
+"""Measured on an H200 with torch 2.11: benchmarks/gpu_launches.py, docs/measurements.md."""
+
+_started_on: set[str] = set()  # CUPTI is attached to a process, so this is a fact about the process
+
+
+def still_attached(device_kind: str) -> tuple[str, ...]:
+    """What to say of a call that is not traced, where one before it was and CUPTI has stayed."""
+    stays = device_kind == "cuda" and os.environ.get("TEARDOWN_CUPTI") != "1"
+    return (ATTACHED,) if stays and device_kind in _started_on else ()
 
 
 class Profiler:
@@ -79,6 +95,7 @@ class Profiler:
             with_stack=full and not mapping,
         )
         self._profile = profile
+        _started_on.add(self._device_kind)
         self.running = True  # before it is true: an interrupt in here must not leave it running
         if self.lean:
             start_without_operators(profile)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.cli.generate_call import add_call, call_words, generate_flags, split_flags
-from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.output import (
+    add_output_options,
+    chosen_format,
+    colour_wanted,
+    deliver,
+    say,
+    terminal_width,
+)
 from stepscope.cli.parser import Parser
 from stepscope.cli.values import positive
 from stepscope.model.errors import UsageError
@@ -60,6 +66,7 @@ class BenchCommand:
         from stepscope.cli.working import working
         from stepscope.session.bench import BenchOptions, bench
         from stepscope.session.folders import fresh_folder
+        from stepscope.session.interrupts import termination_raises
 
         if not arguments.vs:
             raise UsageError("there is nothing to measure against.", remedy='Give --vs "FLAGS".')
@@ -70,10 +77,14 @@ class BenchCommand:
             warm_up=not arguments.no_warmup,
             reload=arguments.reload,
         )
-        with working() as listener:
-            report = bench(options, listener)
+        try:
+            with termination_raises(), working() as listener:
+                report = bench(options, listener)
+        except KeyboardInterrupt:
+            say(f"the dumps of the runs so far are in {options.folder.resolve()}")
+            raise
         deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
-        print(f"stepscope: dumps and outputs are in {options.folder.resolve()}", file=sys.stderr)
+        say(f"dumps and outputs are in {options.folder.resolve()}")
         return 0
 
 
@@ -82,14 +93,15 @@ def _variants(words: Sequence[str], flags: Sequence[str]) -> tuple[Variant, ...]
     from stepscope.session.bench import Variant
 
     base = Variant(name="base", flags=generate_flags(words, origin="generate"))
+    names = [text.strip() or "itself" for text in flags]
     return (
         base,
         *(
             Variant(
-                name=text.strip() or "itself",
+                name=name if names.count(name) == 1 else f"{name} ({number})",
                 flags=generate_flags([*words, *split_flags(text)], origin="--vs"),
             )
-            for text in flags
+            for number, (name, text) in enumerate(zip(names, flags, strict=True), start=1)
         ),
     )
 

@@ -101,7 +101,20 @@ def _sides(arguments: argparse.Namespace) -> tuple[list[Path], list[list[Path]]]
 
 def _joined(text: str) -> list[Path]:
     """One path, or several joined by commas (a path that exists as it is written stays one)."""
-    return [Path(text)] if Path(text).exists() else [Path(part) for part in text.split(",") if part]
+    names = [text] if _exists(text) else text.split(",")
+    if not all(name.strip() for name in names):
+        raise UsageError(
+            f"there is an empty name among the files ({text!r}).", remedy="Is a variable of the script empty?"
+        )
+    return [Path(name) for name in names]
+
+
+def _exists(text: str) -> bool:
+    """Whether there is such a path; many names joined by commas are longer than any name may be."""
+    try:
+        return bool(text) and Path(text).exists()
+    except OSError:
+        return False
 
 
 def percentage(text: str) -> float:
@@ -112,4 +125,4 @@ def percentage(text: str) -> float:
         value = -1.0
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no percentage (example: 5)")
-    return value / 100
+    return abs(value) / 100  # -0 is 0

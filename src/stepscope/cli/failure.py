@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from stepscope.model.errors import StepscopeError
+from stepscope.model.errors import StepscopeError, is_out_of_memory
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -19,7 +19,7 @@ def show_failure(error: BaseException | None, *, recorded: bool) -> int:
     """
     if error is None:
         return 0
-    if isinstance(error, (KeyboardInterrupt, SystemExit, StepscopeError)):
+    if isinstance(error, (KeyboardInterrupt, StepscopeError)):
         raise error
     foreign = _outside_stepscope(error.__traceback__)
     frames = foreign or error.__traceback__  # a fault of our own is not hidden
@@ -27,7 +27,13 @@ def show_failure(error: BaseException | None, *, recorded: bool) -> int:
     then = "what was recorded until then is written" if recorded else "nothing of the run was recorded"
     message = f"the pipeline failed with {type(error).__name__}; {then}."
     print(f"stepscope: error: {message} {_remedy(error)}".rstrip(), file=sys.stderr)
-    return 1
+    return _own_status(error) if isinstance(error, SystemExit) else 1
+
+
+def _own_status(error: SystemExit) -> int:
+    """The status that a pipeline asked for, never 0: it was to give an image and gave none."""
+    code = error.code
+    return code if isinstance(code, int) and code & 0xFF else 1
 
 
 def _outside_stepscope(frames: TracebackType | None) -> TracebackType | None:
@@ -38,7 +44,7 @@ def _outside_stepscope(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _remedy(error: BaseException) -> str:
-    """What helps, where the kind of error tells. torch is not imported for its exception's sake."""
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+    """What helps, where the kind of error tells."""
+    if is_out_of_memory(error):
         return "Try a smaller size, fewer frames, --vae-tiling or --offload model."
     return ""

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.output import (
+    add_output_options,
+    chosen_format,
+    colour_wanted,
+    deliver,
+    on_github,
+    terminal_width,
+)
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,11 +65,13 @@ class GateCommand:
                 record=arguments.record,
             )
         )
-        deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
+        chosen = chosen_format(arguments, FORMATS)
+        inert = (arguments.github or on_github()) and chosen != "github"
+        deliver(_rendered(report, chosen), arguments.output, inert=inert)
         if arguments.junit is not None:
             deliver(_rendered(report, "junit"), arguments.junit)
         if arguments.github:
-            deliver(_rendered(report, "github"), None)
+            deliver(_rendered(report, "github"), None, inert=False)
         return 0 if report.passed else 1
 
 

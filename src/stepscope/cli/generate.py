@@ -67,9 +67,9 @@ class GenerateCommand:
             with termination_raises(), terminal_listener() as listener:
                 error = generate(options, listener, finished=finished)[-1].error
             _print_together(results)
-        except (StepscopeError, BrokenPipeError):
+        except (StepscopeError, BrokenPipeError, KeyboardInterrupt):
             raise
-        except Exception as raised:  # of the warm-up, when there is nothing to write yet; or of printing
+        except BaseException as raised:  # of the warm-up, nothing to write yet; SystemExit; or of printing
             if isinstance(raised, OSError) and output_is_broken():
                 raise cannot_print(raised) from raised
             error = raised

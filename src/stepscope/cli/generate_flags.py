@@ -65,9 +65,9 @@ TRACE_DETAILS: Mapping[str, str] = MappingProxyType(
         "kernels": "device activity and launches (as source)",
         "ops": "and PyTorch's operators (1.2; 1.65)",
         "source": "kernels, each with the operator, module and exact line that a slow request beforehand "
-        "has found (1.00; 1.3 to 1.85)",
+        "has found (1.02; 1.3 to 1.4)",
         "full": "operators with shapes and Python frames in every traced step, as SGLang records them "
-        "(1.3 to 1.6; 2.2 to 2.6)",
+        "(1.3 to 1.6; 2.2 to 2.8)",
     }
 )
 """What each detail records, and how many times as long a traced step takes on an H200: full Qwen-Image; then

@@ -52,14 +52,25 @@ def terminal_width(most: int = 110) -> int:
         return most
 
 
-def deliver(text: str, path: Path | None) -> None:
+def on_github() -> bool:
+    """Whether a GitHub runner reads what we print."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def deliver(text: str, path: Path | None, *, inert: bool | None = None) -> None:
     """Print ``text``, or write it whole to ``path`` and say where on standard error.
+
+    Where ``inert``, what is printed holds no workflow command; by default on a GitHub runner.
 
     Raises:
         RunFailedError: the file cannot be written.
 
     """
     if path is None:
+        if on_github() if inert is None else inert:
+            from stepscope.render.comparison.gate_github import without_commands
+
+            text = without_commands(text)
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         return

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.generate_call import add_call, call_words, generate_flags, split_flags
-from stepscope.cli.output import add_output_options, chosen_format, colour_wanted, deliver, terminal_width
+from stepscope.cli.output import (
+    add_output_options,
+    chosen_format,
+    colour_wanted,
+    deliver,
+    say,
+    terminal_width,
+)
 from stepscope.cli.values import positive
 from stepscope.model.errors import UsageError
 
@@ -61,8 +67,9 @@ class SweepCommand:
         """Run what is left of the grid; show the whole; 1 where no point could be measured."""
         from stepscope.analyse.comparison.scaling import sweep_report
         from stepscope.cli.working import working
+        from stepscope.session.interrupts import termination_raises
         from stepscope.session.sweeping.point_runner import RunnerOptions
-        from stepscope.session.sweeping.sweep import SweepOptions, sweep
+        from stepscope.session.sweeping.sweep import SweepOptions, planned, sweep
 
         folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
         runner = RunnerOptions(folder=folder)
@@ -75,11 +82,15 @@ class SweepCommand:
             repeats=arguments.repeats,
             retry_failed=arguments.retry_failed,
         )
-        with working() as listener:
-            rows = sweep(options, _executor(arguments, runner), listener)
-        report = sweep_report(rows, missing=len(grid.points()) - len(rows))
-        deliver(_rendered(report, "html"), folder / "sweep.html")
+        try:
+            with termination_raises(), working() as listener:
+                rows = sweep(options, _executor(arguments, runner), listener)
+        except KeyboardInterrupt:
+            say(f"the points measured so far are in {folder}; give --dir {folder} to go on")
+            raise
+        report = sweep_report(rows, missing=len(planned(options)) - len(rows))
         deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
+        deliver(_rendered(report, "html"), folder / "sweep.html")
         return 0 if any(row.status == "ok" for row in rows) else 1
 
 
@@ -136,27 +147,23 @@ def _rendered(report: SweepReport, chosen: str) -> str:
 
 
 def _prompts(path: Path | None) -> tuple[str, ...]:
-    if path is None:
-        return ()
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}.", remedy="Check --prompts.") from error
-    prompts = tuple(line.strip() for line in lines if line.strip())
-    if not prompts:
-        raise UsageError(f"{path} holds no prompt.", remedy="One prompt a line.")
-    return prompts
+    from stepscope.record.prompt_file import read_prompts
+
+    return read_prompts(path) if path is not None else ()
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of positive numbers (example: 20,50)")
-    return tuple(int(part) for part in parts)
+    try:
+        return tuple(positive(part) for part in text.split(","))
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"in {text!r} {error} (example: 20,50)") from error
 
 
 def _resolutions(text: str) -> tuple[tuple[int, int], ...]:
-    found = [re.fullmatch(r"(\d+)[xX](\d+)", part.strip()) for part in text.split(",")]
-    if any(match is None for match in found):
+    found = [part.lower().split("x") for part in text.split(",")]
+    if any(len(parts) != 2 for parts in found):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes (example: 512x512,1024x768)")
-    return tuple((int(match[1]), int(match[2])) for match in found if match is not None)
+    try:
+        return tuple((positive(width), positive(height)) for width, height in found)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"in {text!r} {error} (example: 512x512,1024x768)") from error

@@ -38,6 +38,26 @@ class RunFailedError(StepscopeError):
     """The call was right but the work could not be done: out of memory, a full disk, a missing tool."""
 
 
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory, a device's or the host's, ran out: the error itself or one that caused it.
+
+    Not every allocator has a type of its own: torch's CPU allocator and the libraries below CUDA raise
+    ``RuntimeError``. torch is not imported for its exception's sake.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+            return True
+        if isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _NO_MEMORY):
+            return True
+        error = error.__cause__
+    return False
+
+
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+
+
 class Terminated(KeyboardInterrupt):
     """A signal other than Ctrl-C's asked the process to end. Like that one, no error of anybody's."""
 

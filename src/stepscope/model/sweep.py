@@ -24,11 +24,15 @@ class SweepPoint:
         """The combination in a few words."""
         words = [
             f"{self.width}x{self.height}" if self.width is not None else "",
-            f"{self.steps} steps" if self.steps is not None else "",
-            f"{self.frames} frames" if self.frames is not None else "",
+            _counted(self.steps, "step"),
+            _counted(self.frames, "frame"),
             self.variant,
         ]
         return ", ".join(word for word in words if word) or "the call as it is"
+
+
+def _counted(count: int | None, what: str) -> str:
+    return "" if count is None else f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,3 +128,6 @@ STEP_SPAN_PREFIX = "denoising_step_"
 
 FORWARD_SPAN_PREFIX = "forward_"
 """A denoiser call's span: the prefix, the component and, when known, cond or uncond."""
+
+TRANSFER_SPAN = "weight_transfer"
+"""A move of weights by offloading that cuts a stage; in a trace it lies inside the step that waits for it."""

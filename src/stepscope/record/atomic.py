@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     """
     path = _target(path)
+    if not path.name:  # "." and "/"
+        raise cannot_write(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
     temporary = path.with_name(f".{path.name[:NAME_CHARACTERS]}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +78,11 @@ def keep_existing(path: Path) -> Path | None:
 
 def is_special(path: Path) -> bool:
     """Whether ``path`` is there and neither a file nor a folder: a device, a pipe, a socket."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False  # nothing there, or nothing that can be: writing it will say so
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _target(path: Path) -> Path:
@@ -98,6 +105,19 @@ def free_path(path: Path) -> Path:
         number += 1
         candidate = path.with_name(f"{name}-{number}{ending}")
     return candidate
+
+
+def remove_old(path: Path) -> None:
+    """Remove a file of ours, so that what stands there afterwards is new.
+
+    Raises:
+        RunFailedError: it is there and stays.
+
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def check_writable(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,16 @@ def read_budgets(path: Path) -> Budgets:
 
     """
     try:
-        document = msgspec.toml.decode(read_small_file(path, _LARGEST_BYTES))
+        content = read_small_file(path, _LARGEST_BYTES)
+        document = msgspec.toml.decode(content.removeprefix(codecs.BOM_UTF8))  # Windows' editors write one
         budgets = msgspec.convert(document, Budgets)
     except (msgspec.MsgspecError, ValueError) as error:
         raise UnreadableInputError(f"{path} is no budget file: {error}.", remedy=_REMEDY) from error
-    for problem in (*_unknown_keys(document), *_bad_limits(budgets)):
+    except RecursionError as error:
+        raise UnreadableInputError(
+            f"{path} is nested too deeply to be a budget file.", remedy=_REMEDY
+        ) from error
+    for problem in (*_unknown_keys(document), *_bad_limits(budgets), *_nothing_asked(document)):
         raise UnreadableInputError(f"{path}: {problem}.", remedy=_REMEDY)
     return budgets
 
@@ -62,5 +68,15 @@ def _bad_limits(budgets: Budgets) -> Iterator[str]:
         for name, limit in (limits | limits.pop("stages")).items():
             if limit is not None and not 0 < limit < float("inf"):
                 yield f"{name} has to be a positive number, not {limit}"
-    if budgets.baseline is not None and not 1 <= budgets.baseline.at_least <= budgets.baseline.last:
-        yield "baseline.at_least has to lie between 1 and baseline.last"
+    if any(not name.strip() for name in budgets.gpu):
+        yield "a GPU's name is empty: its budget would hold for every device"
+    if budgets.baseline is not None:
+        if not 1 <= budgets.baseline.at_least <= budgets.baseline.last:
+            yield "baseline.at_least has to lie between 1 and baseline.last"
+        if not 0 <= budgets.baseline.allow_percent < float("inf"):
+            yield f"baseline.allow_percent has to be zero or more, not {budgets.baseline.allow_percent}"
+
+
+def _nothing_asked(document: dict[str, Any]) -> Iterator[str]:
+    if not document:
+        yield "it asks for nothing"

@@ -40,6 +40,21 @@ def read_lines(path: Path, kind: type[T]) -> tuple[T, ...]:
     return tuple(entries)
 
 
+def check_appendable(path: Path) -> None:
+    """Fail before the work rather than after it.
+
+    Raises:
+        RunFailedError: the file cannot be written.
+
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def append_line(path: Path, entry: object) -> None:
     """Add ``entry`` as a line, on the disk when this returns; a half-written line before it is cut off.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ import msgspec
 
 from stepscope.model.dump import DUMP_SCHEMA_VERSION, PerfDump
 from stepscope.model.errors import UnreadableInputError
+from stepscope.model.vocabulary import Stage
 from stepscope.record.byte_stream import ByteStream
 from stepscope.record.input_file import too_large
 
@@ -142,7 +144,11 @@ def _from_lines(text: str, path: Path, whole: ValueError) -> tuple[PerfDump, ...
 
 
 def _published_names(document: dict[str, Any]) -> dict[str, Any]:
-    """A performance.log record under the names of a perf dump; a perf dump as it is."""
+    """A performance.log record or an older dump under the names of a perf dump; a perf dump as it is."""
+    if not document.get("denoise_steps_ms") and any(
+        _step_number(each) is not None for each in _stages(document)
+    ):
+        return _with_steps_apart(document)
     if "denoise_steps_ms" in document or not _is_log_record(document):
         return document
     stages = [
@@ -157,6 +163,27 @@ def _published_names(document: dict[str, Any]) -> dict[str, Any]:
         "denoise_steps_ms": steps,
         "memory_checkpoints": document.get("memory_snapshots"),
     }
+
+
+def _with_steps_apart(document: dict[str, Any]) -> dict[str, Any]:
+    """A dump as SGLang wrote it before #15537: ``denoising_step_3`` among the stages."""
+    numbered = [(_step_number(each), each.get("duration_ms")) for each in _stages(document)]
+    steps = [{"step": number, "duration_ms": ms} for number, ms in numbered if number is not None]
+    stages = [each for each in _stages(document) if _step_number(each) is None]
+    if not any("Denoising" in str(each.get("name")) for each in stages):
+        loop_ms = sum(step["duration_ms"] for step in steps if isinstance(step["duration_ms"], (int, float)))
+        stages.append({"name": Stage.DENOISING.value, "duration_ms": loop_ms})
+    return document | {"steps": stages, "denoise_steps_ms": steps}
+
+
+def _stages(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in _list_at(document, "steps") if isinstance(each, dict)]
+
+
+def _step_number(stage: dict[str, Any]) -> int | None:
+    """The number in ``denoising_step_12``; None for a stage."""
+    found = re.fullmatch(r"denoising_step_(\d{1,9})", str(stage.get("name")), re.ASCII)
+    return int(found[1]) if found else None
 
 
 def _is_log_record(document: dict[str, Any]) -> bool:

@@ -1,17 +1,18 @@
-"""HTML pages that open offline: the template loader, and tables ready for a template."""
+"""HTML pages that open offline: policy, escaping and templates in one place, and tables for templates."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stepscope.render.names import visible
+from stepscope.render.names import sentence, visible
 from stepscope.render.tables import Table, cell_text
 
 
@@ -22,6 +23,7 @@ class Cell:
     text: str
     kind: str
     numeric: bool
+    column: str  # the column's key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +36,53 @@ class PageTable:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def render_page(template: str, **values: object) -> str:
-    """A template of ``render/templates`` with every value escaped; a value it lacks is an error.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageKind:
+    """A template of ``render/templates`` with its style and, where it has one, its script."""
 
-    The page's policy admits its own style by hash and nothing else: no script, nothing loaded or sent.
+    template: str
+    style: str = "page.css"
+    script: str | None = None
+
+
+def render_page(kind: PageKind, **values: object) -> str:
+    """The page with every value made visible and escaped; a value that the template lacks is an error.
+
+    Its policy admits its own style and script by hash and nothing else: nothing is fetched, framed or sent.
+    The template finds ``policy``, ``css`` and ``script`` (for ``page_head.html.jinja``).
     """
-    css = files("stepscope.render").joinpath("templates/page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    css, script = _asset(kind.style), _asset(kind.script) if kind.script else ""
+    page = _environment().get_template(kind.template)
+    text = page.render(
+        policy=_policy(css, script),
+        css=Markup(css),  # noqa: S704 (our own file)
+        script=Markup(script),  # noqa: S704 (our own file)
+        **values,
+    )
+    return text + "\n"
+
+
+def _policy(css: str, script: str) -> str:
+    """Only this very style and script may run, and the empty icon is all that is loaded."""
+    scripts = f"script-src '{_hash(script)}'; " if script else ""
+    return (
+        f"default-src 'none'; style-src '{_hash(css)}'; {scripts}img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+@lru_cache(maxsize=8)
+def _asset(name: str) -> str:
+    return files("stepscope.render").joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("stepscope.render"),
         autoescape=True,
@@ -50,12 +91,12 @@ def render_page(template: str, **values: object) -> str:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    page = environment.get_template(template)
-    return page.render(policy=policy, css=Markup(css), **values) + "\n"  # noqa: S704 (our own file)
+    environment.filters["sentence"] = sentence
+    return environment
 
 
 def _finalize(value: Any) -> Any:
-    """Text is made visible before it is written; markup is our own."""
+    """Every text that a template writes is made visible first; markup is the template's own."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -66,11 +107,17 @@ def page_table(table: Table, anchor: str = "") -> PageTable:
         anchor=anchor or table.name,
         caption=shown.caption,
         head=tuple(
-            Cell(text=column.title, kind="head", numeric=column.kind.numeric) for column in shown.columns
+            Cell(text=column.title, kind="head", numeric=column.kind.numeric, column=column.key)
+            for column in shown.columns
         ),
         rows=tuple(
             tuple(
-                Cell(text=cell_text(column.kind, value), kind=column.kind.value, numeric=column.kind.numeric)
+                Cell(
+                    text=cell_text(column.kind, value),
+                    kind=column.kind.value,
+                    numeric=column.kind.numeric,
+                    column=column.key,
+                )
                 for column, value in zip(shown.columns, row, strict=True)
             )
             for row in shown.rows

@@ -22,6 +22,7 @@ from stepscope.analyse.results import (
 from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, shorten_path, visible
 from stepscope.render.report import rank_tables, report_tables, run_tables
+from stepscope.render.report.rank_names import numbers_suffice
 from stepscope.render.tables import Table, cell_text
 from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
 
@@ -50,7 +51,7 @@ def runs(report: Report, width: int) -> Grid:
 
 def gpus(report: Report, width: int) -> Grid:
     """The ranks side by side."""
-    named_by = "label" if any(rank.label for rank in report.ranks) else "rank"
+    named_by = "rank" if numbers_suffice(report.ranks) else "trace"
     keys = (named_by, "name", "busy_ratio", "span_ms", "idle_ms", "exposed_communication_ms",
             "exposed_copy_ms", "kernel_count")  # fmt: skip
     layout = Layout(flexible="name", optional=("kernel_count", "exposed_copy_ms"))
@@ -86,7 +87,8 @@ def run_steps(run: RunSummary, width: int) -> list[RenderableType]:
 
 def rank_steps(rank: RankReport, width: int) -> list[RenderableType]:
     """Steps of a trace, collapsed where they are alike."""
-    keys = ("index", "duration_ms", "gpu_busy_ms", "kernel_count", "forwards", "outlier")
+    moved = ["transfer_ms"] if any(step.transfer_ms is not None for step in rank.steps) else []
+    keys = ("index", "duration_ms", *moved, "gpu_busy_ms", "kernel_count", "forwards", "outlier")
     return _steps(rank.steps, rank.step_statistics, rank_tables.rank_steps(rank).pick(*keys), width)
 
 
@@ -135,7 +137,7 @@ def rank_idle(rank: RankReport, width: int) -> Grid:
 
 def rank_categories(rank: RankReport, width: int) -> Grid:
     """Kernel categories with a bar for the share."""
-    layout = Layout(flexible="name", optional=("count",))
+    layout = Layout(flexible="name", optional=("copy_count", "count"))
     return grid(rank_tables.rank_categories(rank), layout, width, [row.share for row in rank.categories])
 
 

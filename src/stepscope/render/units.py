@@ -125,7 +125,7 @@ def signed_share(value: float | None) -> str:
     """A change relative to a base, with its sign: +3.2 %."""
     if value is None or not math.isfinite(value):
         return NOT_KNOWN
-    return f"{value * 100:+,.1f} %"
+    return f"{value * 100:+.3g} %" if abs(value) >= _ABSURD else f"{value * 100:+,.1f} %"
 
 
 def signed_milliseconds(value_ms: float | None) -> str:

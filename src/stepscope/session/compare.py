@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 
 from stepscope.analyse.comparison.cohort import Cohort, Observation, observe, observe_trace, side_of
@@ -43,6 +45,7 @@ class LoadedSide:
 
     label: str
     runs: tuple[LoadedRun, ...]
+    copies: int = 0  # of runs that are there already, left out
 
 
 def compare_files(
@@ -60,8 +63,10 @@ def compare_files(
 
     """
     paths = [list(base), *(list(side) for side in news)]
+    for side in paths:
+        _refuse_repeated(side)
     sides = [
-        load_side(label, side, read_trace=read_trace)
+        _without_copies(load_side(label, side, read_trace=read_trace))
         for label, side in zip(_labels(paths), paths, strict=True)
     ]
     report = compare_sides(sides[0], sides[1:])
@@ -69,6 +74,28 @@ def compare_files(
         return report
     _refuse_unlike(report.comparisons)
     return without_untrusted_verdicts(report)
+
+
+def _refuse_repeated(paths: Sequence[Path]) -> None:
+    """The same file twice is one run: taken for two, it would look like a run without any noise."""
+    places = [Path(os.path.realpath(path)) for path in paths]
+    for (path, place), (_, other) in permutations(zip(paths, places, strict=True), 2):
+        if place == other or other in place.parents:
+            raise UsageError(f"{path} is given twice on one side.", remedy="Every run counts once.")
+
+
+def _without_copies(side: LoadedSide) -> LoadedSide:
+    """Each recording once: no two runs take the same time to the last digit in every stage and step."""
+    kept: list[LoadedRun] = []
+    for run in side.runs:
+        if all(_times(run) != _times(other) for other in kept):
+            kept.append(run)
+    return replace(side, runs=tuple(kept), copies=len(side.runs) - len(kept))
+
+
+def _times(run: LoadedRun) -> tuple[object, ...]:
+    seen = run.observation
+    return seen.total_ms, seen.stages, seen.steps
 
 
 def load_side(label: str, paths: Sequence[Path], *, read_trace: TraceReports = report_ranks) -> LoadedSide:
@@ -91,7 +118,7 @@ def compare_sides(base: LoadedSide, news: Sequence[LoadedSide]) -> CompareReport
     return CompareReport(
         schema_version=COMPARE_SCHEMA_VERSION,
         base=side_of(cohort),
-        comparisons=tuple(_with_details(compare(cohort, _cohort(new)), base.runs, new.runs) for new in news),
+        comparisons=tuple(_with_details(compare(cohort, _cohort(new)), base, new) for new in news),
     )
 
 
@@ -158,12 +185,19 @@ def _cohort(side: LoadedSide) -> Cohort:
     return Cohort(label=side.label, runs=tuple(run.observation for run in side.runs))
 
 
-def _with_details(
-    comparison: Comparison, left: Sequence[LoadedRun], right: Sequence[LoadedRun]
-) -> Comparison:
+def _with_details(comparison: Comparison, base: LoadedSide, new: LoadedSide) -> Comparison:
+    left, right = base.runs, new.runs
     facts = (left[0].observation.facts, right[0].observation.facts)
+    copies = [
+        f"{side.label}: {side.copies} more of its runs equal another to the last digit: copies count once"
+        for side in (base, new)
+        if side.copies
+    ]
+    if any(_times(run) == _times(other) for run in left for other in right):
+        copies.append("both sides hold the same recording")
     return replace(
         comparison,
+        warnings=(*copies, *comparison.warnings),
         quality=quality_rows([run.outputs for run in left], [run.outputs for run in right], facts),
         kernels=_kernels(left, right),
     )

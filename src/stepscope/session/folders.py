@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from stepscope.model.errors import UsageError
-from stepscope.record.atomic import check_writable
+from stepscope.record.atomic import cannot_write, check_writable
 
 
 def fresh_folder(asked: Path | None, name: str) -> Path:
@@ -18,7 +18,11 @@ def fresh_folder(asked: Path | None, name: str) -> Path:
 
     """
     folder = asked or Path(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    if taken:
         raise UsageError(f"{folder} is not empty.", remedy="Give another --dir; nothing is overwritten.")
     check_writable(folder)
     return folder

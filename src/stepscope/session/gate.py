@@ -8,11 +8,13 @@ from pathlib import Path
 
 from stepscope.analyse.comparison.gate import gate, history_entry
 from stepscope.analyse.comparison.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
+from stepscope.analyse.findings import FINDING_IDS
 from stepscope.analyse.results import RankReport
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
 from stepscope.model.errors import UnreadableInputError
+from stepscope.model.nearest import nearest
 from stepscope.record.budget_reader import read_budgets
 from stepscope.record.input_file import files_below
 from stepscope.record.json_lines import append_line, read_lines
@@ -41,6 +43,7 @@ def run_gate(options: GateOptions) -> GateReport:
 
     """
     budgets = _with_baseline(read_budgets(options.budget), options.history)
+    _check_findings(budgets.rules.forbid_findings, options.budget)
     history = read_lines(options.history, HistoryEntry) if options.history else ()
     ranks = [rank for path in options.traces for rank in report_ranks(path)]
     results = []
@@ -55,6 +58,17 @@ def run_gate(options: GateOptions) -> GateReport:
         passed=all(result.passed for result in results),
         results=tuple(results),
     )
+
+
+def _check_findings(forbidden: Sequence[str], path: Path) -> None:
+    """A finding that does not exist is never found: forbidding it would check nothing."""
+    for finding_id in forbidden:
+        if finding_id not in FINDING_IDS:
+            near = nearest(finding_id, FINDING_IDS)
+            raise UnreadableInputError(
+                f"{path}: there is no finding {finding_id}.",
+                remedy=f"Did you mean {near[0]}?" if near else f"There are {', '.join(FINDING_IDS)}.",
+            )
 
 
 def _dump_files(path: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, cast
 
 from stepscope.model.errors import UsageError
 from stepscope.model.vocabulary import TraceDetail
+from stepscope.record.prompt_file import read_prompts
 from stepscope.session.flag_checks import checked
 from stepscope.session.generate_options import (
     PROFILED_STEPS,
@@ -145,12 +146,7 @@ def _prompts(flags: GenerateFlags) -> list[str]:
     prompts = [given] if isinstance(given, str) else list(given or [])
     path = _path(flags.get("prompt_path"))
     if path is not None:
-        try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")  # not at U+2028 and its like
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise UsageError(f"cannot read {path}: {reason}.", remedy="Check --prompt-path.") from error
-        prompts += [line.strip() for line in lines if line.strip()]
+        prompts += read_prompts(path)
     if not prompts:
         raise UsageError("there is no prompt.", remedy='Give one with --prompt "...".')
     return prompts

@@ -29,6 +29,7 @@ what the comparison is about, or what confounds it."""
 _COHORT_SETTINGS = frozenset({"dtype", "offload", "compile", "attention_backend"})
 _LEFT_OUT = frozenset({"warmup.requests", "warmup.steady"})
 _TRUSTED = Trust(ok=True)
+_MOST_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Observation:
     """One run as a comparison sees it, whether it came from a dump or from a trace."""
 
     path: str
-    total_ms: float
+    total_ms: float | None  # None: not measured, or nothing that a run can take
     stages: Mapping[str, float]  # ms by name, occurrences summed
     steps: Mapping[int, float]  # ms by index
     facts: Mapping[str, str]
@@ -57,9 +58,9 @@ def observe(summary: RunSummary) -> Observation:
     """A run from its perf dump or run record."""
     return Observation(
         path=summary.path or summary.request_id,
-        total_ms=summary.total_ms,
-        stages=_summed((stage.name, stage.duration_ms) for stage in summary.stages),
-        steps={index: step.duration_ms for index, step in _numbered(summary.steps)},
+        total_ms=summary.total_ms if summary.total_ms > 0 else None,
+        stages=_summed((stage.name, stage.duration_ms) for stage in summary.stages if stage.duration_ms >= 0),
+        steps={index: step.duration_ms for index, step in _numbered(summary.steps) if step.duration_ms >= 0},
         facts=_facts_of(summary),
         trust=summary.trust,
         peak_memory_bytes=summary.peak_memory_bytes,
@@ -83,12 +84,18 @@ def observe_trace(rank: RankReport) -> Observation:
     memory = [stage.peak_memory_bytes for stage in rank.stages if stage.peak_memory_bytes is not None]
     return Observation(
         path=rank.path,
-        total_ms=rank.gpu.span_ms if rank.gpu else 0.0,
+        total_ms=rank.gpu.span_ms if rank.gpu and rank.gpu.span_ms > 0 else None,
         stages=_summed((stage.name, stage.duration_ms) for stage in rank.stages),
         steps={step.index: step.duration_ms for step in rank.steps},
         facts={key: value for key, value in facts.items() if value},
         peak_memory_bytes=max(memory, default=None),
     )
+
+
+def whole_number(text: str | None) -> int | None:
+    """A fact that counts something as a number; None where the file has something else there."""
+    is_one = text is not None and text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS
+    return int(text) if is_one and text else None
 
 
 def side_of(cohort: Cohort) -> Side:

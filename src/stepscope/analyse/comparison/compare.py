@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from stepscope.analyse.comparison.cohort import Cohort, Observation, differences, side_of, unrecorded
+from stepscope.analyse.comparison.cohort import (
+    Cohort,
+    Observation,
+    differences,
+    side_of,
+    unrecorded,
+    whole_number,
+)
 from stepscope.analyse.comparison.compare_results import (
     Basis,
     Comparison,
@@ -192,10 +199,10 @@ def _throughput(total: Row, base: Cohort, new: Cohort) -> Row | None:
 
 
 def _outputs_per_s(run: Observation) -> float | None:
-    outputs = run.facts.get("outputs_per_prompt", "1")
-    if run.facts.get("measured from") == "trace" or run.total_ms <= 0 or not outputs.isdigit():
+    outputs = whole_number(run.facts.get("outputs_per_prompt", "1"))
+    if run.facts.get("measured from") == "trace" or run.total_ms is None or not outputs:
         return None
-    return 1000.0 * int(outputs) / run.total_ms
+    return 1000.0 * outputs / run.total_ms
 
 
 def _present(row: Row) -> Row | None:

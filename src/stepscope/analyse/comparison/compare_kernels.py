@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from stepscope.analyse.comparison.compare_results import KernelChange, KernelComparison
 from stepscope.analyse.results import RankReport
+from stepscope.model.vocabulary import KernelCategory
 
 SAME_SHARE = 0.02
 """A kernel launched as often whose time is within 2 % is the same kernel."""
 
 UNLISTED = "(kernels not listed)"
+COPIES = "(copies and fills)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def compare_kernels(base: RankReport, new: RankReport) -> KernelComparison:
 
 def _categories(rank: RankReport, divisor: int) -> dict[_Key, _Time]:
     return {
-        (row.name, row.name): _Time(row.count / divisor, row.total_ms / divisor) for row in rank.categories
+        (row.name, row.name): _Time((row.count + row.copy_count) / divisor, row.total_ms / divisor)
+        for row in rank.categories
     }
 
 
@@ -64,7 +67,8 @@ def _kernels(rank: RankReport, categories: dict[_Key, _Time], divisor: int) -> d
         known = sums.get(category, _NOTHING)
         rest = _Time(time.count - known.count, time.total_ms - known.total_ms)
         if abs(rest.count) > 1e-6 or abs(rest.total_ms) > 1e-9 * max(time.total_ms, 1.0):
-            listed[UNLISTED, category] = rest
+            name = COPIES if category == KernelCategory.MEMORY.value else UNLISTED
+            listed[name, category] = rest
     return listed
 
 

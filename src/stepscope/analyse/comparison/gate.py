@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
@@ -37,7 +38,7 @@ def gate(
     ]
     cohort = cohort_key(run.facts)
     if budgets.baseline is not None:
-        checks.append(_baseline_check(summary, budgets.baseline, cohort, history))
+        checks.append(_baseline_check(run, budgets.baseline, cohort, history))
     return GateResult(
         path=summary.path or "",
         request_id=summary.request_id,
@@ -49,9 +50,12 @@ def gate(
 
 
 def budget_for(device: str, budgets: Budgets) -> tuple[str, Budget | None]:
-    """The budget whose name is part of the device's name, the longest first; else the default."""
+    """The budget whose name is in the device's name as whole words, the longest first; else the default.
+
+    Whole words, because an H20 is no H200 and an A10 no A100.
+    """
     for name in sorted(budgets.gpu, key=len, reverse=True):
-        if name.lower() in device.lower():
+        if re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", device, re.IGNORECASE):
             return name, budgets.gpu[name]
     return "default", budgets.default
 
@@ -99,9 +103,10 @@ def _finding_check(finding_id: str, ranks: Sequence[RankReport]) -> Check:
 def _budget_checks(summary: RunSummary, run: Observation, budget: Budget) -> Iterator[Check]:
     statistics = summary.step_statistics
     if budget.total_ms is not None:
-        yield _limit("total", "ms", budget.total_ms, summary.total_ms or None)
+        yield _limit("total", "ms", budget.total_ms, run.total_ms)
     if budget.step_ms is not None:
-        yield _limit("median step", "ms", budget.step_ms, statistics.median_ms if statistics else None)
+        middle = statistics.median_ms if statistics else 0.0
+        yield _limit("median step", "ms", budget.step_ms, middle or None)
     if budget.slowest_step_ms is not None:
         slowest = max(run.steps.values(), default=None)
         yield _limit("slowest step", "ms", budget.slowest_step_ms, slowest)
@@ -113,22 +118,24 @@ def _budget_checks(summary: RunSummary, run: Observation, budget: Budget) -> Ite
 
 
 def _baseline_check(
-    summary: RunSummary, baseline: Baseline, cohort: str, history: Sequence[HistoryEntry]
+    run: Observation, baseline: Baseline, cohort: str, history: Sequence[HistoryEntry]
 ) -> Check:
     """The total against the median of the last good runs of the cohort."""
-    good = [entry.total_ms for entry in history if entry.good and entry.cohort == cohort][-baseline.last :]
+    mine = (entry for entry in history if entry.good and entry.cohort == cohort and entry.total_ms > 0)
+    once = {(entry.request_id, entry.timestamp, entry.total_ms): entry.total_ms for entry in mine}
+    good = list(once.values())[-baseline.last :]  # a job tried again records the same run again
     if len(good) < baseline.at_least:
         return Check(
             name="rolling baseline",
             unit="ms",
             limit=None,
-            measured=summary.total_ms,
+            measured=run.total_ms,
             outcome=Outcome.SKIPPED,
             detail=f"{len(good)} of {baseline.at_least} good runs of cohort {cohort} so far",
         )
     usual = median(good)
     limit = usual * (1 + baseline.allow_percent / 100)
-    check = _limit("rolling baseline", "ms", limit, summary.total_ms or None)
+    check = _limit("rolling baseline", "ms", limit, run.total_ms)
     detail = f"median of the last {len(good)} good runs {usual:.1f} ms, {baseline.allow_percent:g} % allowed"
     return Check(
         name=check.name,
@@ -141,7 +148,7 @@ def _baseline_check(
 
 
 def _limit(name: str, unit: str, limit: float, measured: float | None) -> Check:
-    if measured is None:
+    if measured is None or not measured >= 0:
         return Check(
             name=name, unit=unit, limit=limit, measured=None, outcome=Outcome.FAILED, detail="not measured"
         )
@@ -167,4 +174,5 @@ def _rule(name: str, kept: bool, detail: str) -> Check:
 
 
 def _no_budget(device: str) -> Check:
-    return _rule("a budget for this device", False, f"none for {device or 'a run without a device name'}")
+    detail = f"none for {device or 'a run without a device name'}; an empty [default] asks for none"
+    return _rule("a budget for this device", False, detail)

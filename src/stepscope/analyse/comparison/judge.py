@@ -48,7 +48,7 @@ def withheld(row: Row, reason: str) -> Row:
 def _tested(row: Row, run_ms: float) -> bool:
     if row.base is None or row.new is None or min(len(row.base.values), len(row.new.values)) < 2:
         return False
-    if row.verdict is Verdict.CANNOT_TELL:
+    if row.verdict is Verdict.CANNOT_TELL or row.change is None:
         return False
     return row.kind != "stage" or max(row.base.median, row.new.median) >= TESTED_SHARE * run_ms
 
@@ -96,9 +96,18 @@ def _untested(row: Row) -> Row:
     if row.base is None or row.new is None:
         side = "base" if row.new is None else "new runs"
         return replace(row, verdict=Verdict.CANNOT_TELL, reason=f"only in the {side}")
+    if row.change is None:
+        return _from_zero(row)
     if row.kind == "stage":
         return replace(row, verdict=Verdict.NO_CHANGE, reason=f"under {100 * TESTED_SHARE:.1f} % of the run")
     return replace(row, verdict=Verdict.CANNOT_TELL, reason="measured in too few runs")
+
+
+def _from_zero(row: Row) -> Row:
+    """A base of zero: what is there now has no share of it, but nothing is still nothing."""
+    if row.difference == 0:
+        return replace(row, verdict=Verdict.NO_CHANGE, reason="equal")
+    return replace(row, verdict=Verdict.CANNOT_TELL, reason="the base is zero: there is no share of it")
 
 
 def _direction(change: float) -> Verdict:

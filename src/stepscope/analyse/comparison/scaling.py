@@ -27,6 +27,9 @@ TOTAL, STEP = "end to end", "step"
 FEWEST_POINTS = 3
 """Different sizes without which nothing is fitted."""
 
+STEEPEST = 20.0
+"""Beyond this exponent nothing grows."""
+
 NOISY_RESIDUAL = 0.25
 """A fit that misses a point by more than this is no description of the points."""
 
@@ -69,15 +72,18 @@ def sweep_report(rows: Sequence[SweepRow], *, missing: int = 0) -> SweepReport:
 
 
 def power_law(points: Sequence[CurvePoint], *, series: str, against: str, group: str) -> Fit | None:
-    """The power law through the points; None with fewer than three different x, or a time of zero.
+    """The power law through the points; None with fewer than three different x, a time of zero, or no law.
 
-    Through two points there is always one: its exponent would be noise with two decimals.
+    Through two points there is always one: its exponent would be noise with two decimals. So is one beyond
+    ``STEEPEST``: sizes were so close together that their noise is the slope.
     """
     if len({point.x for point in points}) < FEWEST_POINTS or min(point.ms for point in points) <= 0:
         return None
     x = np.log([point.x for point in points])
     y = np.log([point.ms for point in points])
     fit = stats.linregress(x, y)
+    if not abs(fit.slope) <= STEEPEST:
+        return None
     worst = float(np.max(np.abs(np.exp(y - (fit.intercept + fit.slope * x)) - 1)))
     return Fit(
         series=series,

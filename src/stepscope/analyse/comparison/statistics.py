@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ def sample_of(values: Sequence[float]) -> Sample | None:
     if not values:
         return None
     mean = math.fsum(values) / len(values)
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    with np.errstate(over="ignore"):
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Sample(
         values=tuple(values),
         median=float(np.median(values)),
@@ -54,8 +56,10 @@ def welch(base: Sample, new: Sample, *, alpha: float = ALPHA) -> WelchTest:
         change = new.mean / base.mean - 1 if base.mean else 0.0
         equal = math.isclose(base.mean, new.mean, rel_tol=1e-9)
         return WelchTest(p_value=1.0 if equal else 0.0, interval=(change, change))
-    result = stats.ttest_ind(np.asarray(new.values), np.asarray(base.values), equal_var=False)
-    bounds = result.confidence_interval(1 - alpha)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one side without spread: the other has it
+        result = stats.ttest_ind(np.asarray(new.values), np.asarray(base.values), equal_var=False)
+        bounds = result.confidence_interval(1 - alpha)
     interval = (float(bounds.low) / base.mean, float(bounds.high) / base.mean) if base.mean else None
     return WelchTest(p_value=float(result.pvalue), interval=interval)
 

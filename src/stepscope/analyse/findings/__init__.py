@@ -28,7 +28,7 @@ from stepscope.analyse.findings.recording import memory_growth, odd_profiler_ste
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.analyse.trace.analysis import Analysis
 
-__all__ = ["RULES", "rank_findings", "skew_findings"]
+__all__ = ["FINDING_IDS", "RULES", "rank_findings", "skew_findings"]
 
 Rule = Callable[[Analysis, RankReport], Iterable[Finding]]
 
@@ -51,15 +51,23 @@ RULES: tuple[Rule, ...] = (
     memory_growth,
 )
 
-MOST = 8
-"""Findings shown: the few that cost most. A list of hundreds hides the one that matters."""
+FINDING_IDS = (
+    "recording.step_count", "recording.profiler_step", "host.sync_in_loop", "host.launch_bound", "host.late",
+    "host.allocation_in_loop", "steps.slow", "steps.unbatched_guidance", "copies.offload_exposed",
+    "copies.pageable", "copies.device_to_device", "kernels.gaps", "kernels.unfused_chains",
+    "kernels.layout_transposes", "kernels.fp32_decoder", "kernels.fp32_casts", "communication.exposed",
+    "communication.straggler", "memory.grows",
+)  # fmt: skip
+"""Every id that a finding of a trace can have: what a gate may forbid."""
 
 
 def rank_findings(found: Analysis, rank: RankReport) -> tuple[Finding, ...]:
-    """What the rules find in one trace, what costs most first; remarks on the recording come before all."""
+    """All that the rules find in one trace, what costs most first; remarks on the recording come before all.
+
+    None is left out here: a gate may forbid the cheapest.
+    """
     findings = [finding for rule in RULES for finding in rule(found, rank)]
-    ordered = sorted(findings, key=_importance)
-    return tuple(ordered[:MOST])
+    return tuple(sorted(findings, key=_importance))
 
 
 def _importance(finding: Finding) -> tuple[bool, bool, float]:

@@ -24,6 +24,9 @@ TINY_KERNEL_NS = 10_000
 NAMED_STEPS = 8
 """Slow steps named one by one in a title; the table of steps has them all."""
 
+_RECORDING_COSTS = "; a profiler slows such a host too, by a third or so"
+"""Kernels and launches only, 4 blocks of Qwen-Image on an H200: docs/measurements.md, What tracing costs."""
+
 _ASK_ONCE = (
     "Keep the value on the host (a Python number computed before the loop), or ask once after the loop; "
     "for schedulers: scheduler.set_begin_index(0). Only exposed idle time can be won."
@@ -103,7 +106,7 @@ def _host_bound(found: Analysis, rank: RankReport, name: str, indices: list[int]
         evidence=(
             f"{sum(stage.kernel_count for stage in stages):,} kernels of {typical_ns / 1e3:.1f} µs (median), "
             f"one launch every {per_launch_us:.0f} µs; GPU idle {percent(idle_ms, duration_ms)} of the stage"
-            + ("; recording Python stacks slows the host too" if found.trace.has_stacks else "")
+            + ("; recording Python stacks slows the host too" if found.trace.has_stacks else _RECORDING_COSTS)
         ),
         cost_ms=cost_ns / 1e6,
         source=None,
@@ -111,6 +114,7 @@ def _host_bound(found: Analysis, rank: RankReport, name: str, indices: list[int]
             "Launch less: torch.compile of the repeated blocks (compile_repeated_blocks), CUDA graphs "
             "(mode='reduce-overhead'), or a larger batch."
             + (" Measure again without Python stacks." if found.trace.has_stacks else "")
+            + " Step times are those of a run without a profiler."
         ),
     )
 

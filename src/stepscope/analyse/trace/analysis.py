@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.analyse.kernels.categories import category_of
 from stepscope.analyse.trace.attribute import Attribution, attribute
+from stepscope.analyse.trace.earlier_work import earlier_work
 from stepscope.analyse.trace.gpu_time import (
     DeviceClock,
     DeviceTime,
@@ -43,7 +44,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Analysis:
-    """One trace, analysed. Windows are parallel to the stages, steps and forwards of ``marks``."""
+    """One trace, analysed. Windows are parallel to the stages, steps, ... of ``marks``."""
 
     trace: Trace
     work: GpuWork
@@ -56,6 +57,7 @@ class Analysis:
     stage_windows: tuple[Window, ...]
     step_windows: tuple[Window, ...]
     forward_windows: tuple[Window, ...]
+    transfer_ns: I64  # by transfer of the marks, on the devices' clock
     duration_ns: I64  # per row of the work, clipped where a stream overlaps itself
     clipped_count: int
     exposed_copy_ns: I64  # per row of the work
@@ -83,10 +85,11 @@ def analyse(trace: Trace) -> Analysis:
     marks = find_marks(trace, work)
     devices = device_times(work)
     calls = blocking_calls(trace, work)
-    clock = DeviceClock(work)
+    clock = DeviceClock(work, earlier_work(trace))
     stages = _windows(clock, devices, [(stage.spans[0], stage.spans[-1]) for stage in marks.stages])
     steps = _windows(clock, devices, [(step.span, step.span) for step in marks.steps])
     forwards = _windows(clock, devices, [(one.span, one.span) for one in marks.forwards])
+    transfers = [one.span for one in marks.transfers]
     duration_ns, clipped_count = clipped_durations(work)
     origin_ns, end_ns = _extent(trace, work, (*stages, *steps))
     return Analysis(
@@ -101,6 +104,7 @@ def analyse(trace: Trace) -> Analysis:
         stage_windows=stages,
         step_windows=steps,
         forward_windows=forwards,
+        transfer_ns=np.array([end - start for start, end in map(clock.window, transfers)], np.int64),
         duration_ns=duration_ns,
         clipped_count=clipped_count,
         exposed_copy_ns=exposed_copy_ns(work, devices),

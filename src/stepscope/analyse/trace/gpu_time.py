@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.analyse.intervals import EMPTY, Intervals, covered_ns, subtraction, union, union_of
+from stepscope.analyse.trace.earlier_work import EarlierWork
 from stepscope.analyse.trace.gpu_work import GpuWork
 from stepscope.analyse.trace.mark_ranges import HostSpan
 from stepscope.model.trace import I64
@@ -130,10 +131,10 @@ class DeviceClock:
 
     This is what a device event recorded at that moment in the busiest stream would read: the moment itself
     where the device had nothing left to do, else the end of what was queued. Work on other streams
-    (prefetching, side communication) does not delay it.
+    (prefetching, side communication) does not delay it. ``earlier`` is in no row of the work.
     """
 
-    def __init__(self, work: GpuWork) -> None:
+    def __init__(self, work: GpuWork, earlier: Sequence[EarlierWork] = ()) -> None:
         self._queues: dict[int, tuple[I64, I64]] = {}
         for process in np.unique(work.process):
             rows = np.flatnonzero((work.process == process) & work.is_kernel)
@@ -143,8 +144,12 @@ class DeviceClock:
             queued = np.flatnonzero(
                 (work.process == process) & np.isin(_stream_key(work), _stream_key(work)[main])
             )
-            order = queued[np.argsort(work.issue_ns[queued], kind="stable")]
-            self._queues[int(process)] = (work.issue_ns[order], np.maximum.accumulate(work.end_ns[order]))
+            keys = set(_stream_key(work)[main].tolist())
+            before = [one for one in earlier if (one.device << 48) + one.stream in keys]
+            issue_ns = np.append(work.issue_ns[queued], [one.at_ns - 1 for one in before]).astype(np.int64)
+            end_ns = np.append(work.end_ns[queued], [one.until_ns for one in before]).astype(np.int64)
+            order = np.argsort(issue_ns, kind="stable")
+            self._queues[int(process)] = (issue_ns[order], np.maximum.accumulate(end_ns[order]))
 
     def at(self, process: int, moments_ns: Sequence[int]) -> list[int]:
         """Each host moment on the device's clock."""

@@ -70,16 +70,18 @@ def category_rows(found: Analysis) -> tuple[CategoryRow, ...]:
     memory = CATEGORIES.index(KernelCategory.MEMORY)
     category = np.where(work.category >= 0, work.category, memory)
     totals = np.bincount(category, weights=found.duration_ns, minlength=len(CATEGORIES))
-    counts = np.bincount(category, minlength=len(CATEGORIES))
+    counts = np.bincount(category[: work.kernel_count], minlength=len(CATEGORIES))
+    copies = np.bincount(category[work.kernel_count :], minlength=len(CATEGORIES))
     rows = [
         CategoryRow(
             name=CATEGORIES[index].value,
             total_ms=float(totals[index]) / 1e6,
             share=float(totals[index] / busy_ns) if busy_ns else 0.0,
             count=int(counts[index]),
+            copy_count=int(copies[index]),
         )
         for index in range(len(CATEGORIES))
-        if counts[index]
+        if counts[index] or copies[index]
     ]
     return tuple(sorted(rows, key=lambda row: -row.total_ms))
 

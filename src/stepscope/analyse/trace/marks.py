@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from stepscope.model.vocabulary import FORWARD_SPAN_PREFIX, STEP_SPAN_PREFIX, Stage
+from stepscope.model.vocabulary import FORWARD_SPAN_PREFIX, STEP_SPAN_PREFIX, TRANSFER_SPAN, Stage
 
 
 class MarkKind(Enum):
@@ -24,6 +24,7 @@ class MarkKind(Enum):
     FORWARD = "forward"
     SCHEDULER = "scheduler"
     PIPELINE = "pipeline"
+    TRANSFER = "transfer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ _STEP_NAME = re.compile(rf"^{STEP_SPAN_PREFIX}(\d+)(?:_t\S*)?$")
 _PROFILER_STEP_NAME = re.compile(r"^ProfilerStep#(\d+)$")
 _NAMED: tuple[tuple[re.Pattern[str], Mark], ...] = (
     (re.compile(r"^diffusion_step$"), Mark(kind=MarkKind.STEP)),
+    (re.compile(f"^{TRANSFER_SPAN}$"), Mark(kind=MarkKind.TRANSFER)),
     (
         re.compile(r"^(?:scheduler[._]step|\w*[Ss]cheduler\.step)$"),
         Mark(kind=MarkKind.SCHEDULER),

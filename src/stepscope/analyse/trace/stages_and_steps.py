@@ -49,6 +49,7 @@ class Marks:
     stages: tuple[StageMark, ...]
     steps: tuple[StepMark, ...]
     forwards: tuple[MarkRange, ...] = ()  # their marks carry the component's name
+    transfers: tuple[MarkRange, ...] = ()  # of weights, by offloading
     notes: tuple[str, ...] = ()
 
 
@@ -74,6 +75,7 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
         stages=stages,
         steps=tuple(replace(step, stage_index=_stage_of(step.span, stages)) for step in steps),
         forwards=tuple(forwards),
+        transfers=tuple(found for found in ranges if found.mark.kind is MarkKind.TRANSFER),
         notes=notes,
     )
 

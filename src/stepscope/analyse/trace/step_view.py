@@ -27,6 +27,7 @@ def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | No
     count = len(found.marks.steps)
     kernels = _per_step(found, np.ones(found.work.kernel_count))
     busy = busy_ns_by(found.work, found.attribution.step, count)
+    moved = _transfer_ns(found)
     rows = [
         StepRow(
             index=mark.index,
@@ -38,6 +39,7 @@ def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | No
             forwards=mark.forwards,
             outlier=None,
             inferred=mark.inferred,
+            transfer_ms=None if moved is None else moved[position] / 1e6,
         )
         for position, (mark, window) in enumerate(zip(found.marks.steps, found.step_windows, strict=True))
     ]
@@ -58,6 +60,17 @@ def step_rows(found: Analysis) -> tuple[tuple[StepRow, ...], StepStatistics | No
         return tuple(rows), statistics
     usual = _Usual(found, rows, statistics.median_ms)
     return tuple(_with_outlier(found, usual, row, position) for position, row in enumerate(rows)), statistics
+
+
+def _transfer_ns(found: Analysis) -> list[float] | None:
+    """How long each step waited for weights; None where the recorder marked no transfers."""
+    if not found.marks.transfers:
+        return None
+    begun = np.array([one.span.start_ns for one in found.marks.transfers])
+    spans = [step.span for step in found.marks.steps]
+    return [
+        float(found.transfer_ns[(begun >= span.start_ns) & (begun < span.end_ns)].sum()) for span in spans
+    ]
 
 
 def forward_rows(found: Analysis) -> tuple[ForwardRow, ...]:

@@ -16,6 +16,7 @@ from stepscope.model.source_map import MappedCalls, MappingSummary
 from stepscope.model.trace import Copies, Kernels, Trace
 from stepscope.record.atomic import atomic_path
 from stepscope.record.kineto.reader import read_kineto
+from stepscope.record.trace_writing.busy_until import busy_until, moved
 from stepscope.record.trace_writing.lean_events import (
     DeviceWork,
     LeanTrace,
@@ -143,6 +144,8 @@ def _write(
     ours = stepscope_header(
         plan, cut.window.moved(-start_ns), sum(w.count for w in trace.warnings if w.kind == "malformed_event")
     )
+    everything = _survey(trace, _all_rows(trace.kernels), _all_rows(trace.copies))
+    ours |= {"busy_until": moved(busy_until(everything, cut.window), -start_ns)}
     summary = None
     if mapped is not None:
         mapped, shapes = _used_shapes(mapped)
@@ -231,7 +234,9 @@ def _spans(plan: TracePlan, recording: _Recording, cut: _Cut, start_ns: int) -> 
     yield from span_events(
         _moved(spans, -start_ns), process=process, category="user_annotation", track_name=HOST_TRACK_NAME
     )
-    for device, on_device in sorted(device_spans(spans, _survey(trace, cut)).items()):
+    for device, on_device in sorted(
+        device_spans(spans, _survey(trace, cut.kernels.rows, cut.copies.rows)).items()
+    ):
         yield from span_events(
             _moved(on_device, -start_ns),
             process=device,
@@ -244,11 +249,15 @@ def _moved(spans: list[TraceSpan], by_ns: int) -> list[TraceSpan]:
     return [replace(span, start_ns=span.start_ns + by_ns, end_ns=span.end_ns + by_ns) for span in spans]
 
 
-def _survey(trace: Trace, cut: _Cut) -> Survey:
-    """The columns that device spans are made of."""
+def _all_rows(table: Kernels | Copies) -> Rows:
+    return np.arange(len(table.start_ns))
+
+
+def _survey(trace: Trace, kernels: Rows, copies: Rows) -> Survey:
+    """The columns that device spans are made of, of some kernels and copies."""
     launches = trace.launches
-    correlation, device, start_ns, duration_ns = _device_columns(
-        trace, cut.kernels.rows, cut.copies.rows, ("correlation", "device", "start_ns", "duration_ns")
+    correlation, device, stream, start_ns, duration_ns = _device_columns(
+        trace, kernels, copies, ("correlation", "device", "stream", "start_ns", "duration_ns")
     )
     return Survey(
         header={},
@@ -259,7 +268,7 @@ def _survey(trace: Trace, cut: _Cut) -> Survey:
         launch_thread=launches.thread,
         activity_correlation=correlation,
         activity_device=device,
-        activity_stream=np.zeros(len(device), np.int64),
+        activity_stream=stream,
         activity_start_ns=start_ns,
         activity_end_ns=start_ns + duration_ns,
         malformed=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from stepscope.model.run import Run, Span, StepRun
-from stepscope.model.vocabulary import FORWARD_SPAN_PREFIX, STEP_SPAN_PREFIX
+from stepscope.model.vocabulary import FORWARD_SPAN_PREFIX, STEP_SPAN_PREFIX, TRANSFER_SPAN
+from stepscope.record.trace_writing.drawn import breaks, drawn, transfers_in
 from stepscope.record.trace_writing.trace_window import Intervals, Survey, TraceClock, microseconds
 
 HOST_TRACK = 1_900_000_000
@@ -32,12 +33,15 @@ class TraceSpan:
 
 def host_spans(run: Run, clock: TraceClock, window: Intervals, steps: Sequence[int]) -> list[TraceSpan]:
     """The spans of the run that lie in the window (trace ns), clipped to it; steps only those recorded."""
+    place = _Place(run, clock, window)
     spans: list[TraceSpan] = []
     for stage in run.stages:
-        spans += _clipped(stage.span, stage.span.name, clock, window, stage_index=stage.stage_index)
+        of_stage = {"stage_index": stage.stage_index}
+        spans += place.spans(stage.span, stage.span.name, of_stage)
+        spans += place.transfers(stage.span, of_stage)
     for step in run.steps:
         if step.index in steps:
-            spans += _step_spans(step, clock, window)
+            spans += _step_spans(step, place)
     return spans
 
 
@@ -45,10 +49,8 @@ def device_spans(spans: Iterable[TraceSpan], survey: Survey) -> dict[int, list[T
     """By device: from the first start to the last end of what was launched inside each host span."""
     if not len(survey.activity_start_ns) or not len(survey.correlations):
         return {}
-    order = np.argsort(survey.correlations, kind="stable")
-    place = np.searchsorted(survey.correlations, survey.activity_correlation, sorter=order)
-    launch = order[np.minimum(place, len(order) - 1)]
-    linked = survey.correlations[launch] == survey.activity_correlation
+    launch = survey.launch_of_activity()
+    linked = launch >= 0
     launched_ns = np.where(linked, survey.launch_ns[launch], -1)
     thread = survey.launch_thread[launch]
     by_device: dict[int, list[TraceSpan]] = {}
@@ -113,44 +115,57 @@ def lanes(spans: Iterable[TraceSpan]) -> list[list[TraceSpan]]:
     return tracks
 
 
-def _step_spans(step: StepRun, clock: TraceClock, window: Intervals) -> list[TraceSpan]:
-    spans = _clipped(
-        step.span,
-        f"{STEP_SPAN_PREFIX}{step.index}",
-        clock,
-        window,
-        stage_index=step.stage_index,
-        step=step.index,
-    )
+class _Place:
+    """Where the spans of a run lie in trace time: inside the window, in one piece over transfers."""
+
+    def __init__(self, run: Run, clock: TraceClock, window: Intervals) -> None:
+        self._run, self._clock, self._window = run, clock, window
+        self._breaks = {stage.stage_index: breaks(run, stage.stage_index) for stage in run.stages}
+
+    def spans(self, span: Span, name: str, arguments: Mapping[str, int | str]) -> list[TraceSpan]:
+        """One trace span for each piece of the span inside the window; pieces that touch are one."""
+        between = self._between(arguments)
+        return self._clipped(drawn(self._run, [span], between).pairs(), name, span, arguments)
+
+    def transfers(self, stage: Span, arguments: Mapping[str, int | str]) -> list[TraceSpan]:
+        """The transfers of weights inside a stage."""
+        found = transfers_in(self._run, stage, self._between(arguments))
+        return self._clipped(found, TRANSFER_SPAN, stage, arguments)
+
+    def _between(self, arguments: Mapping[str, int | str]) -> Intervals:
+        return self._breaks.get(int(arguments["stage_index"]), Intervals((), ()))
+
+    def _clipped(
+        self,
+        pieces: Iterable[tuple[int, int]],
+        name: str,
+        span: Span,
+        arguments: Mapping[str, int | str],
+    ) -> list[TraceSpan]:
+        inside = Intervals.union(
+            part
+            for start, end in pieces
+            for part in self._window.clip(self._clock.at(start), self._clock.at(end))
+        )
+        return [
+            TraceSpan(name=name, start_ns=start, end_ns=end, thread=span.thread, arguments=dict(arguments))
+            for start, end in inside.pairs()
+        ]
+
+
+def _step_spans(step: StepRun, place: _Place) -> list[TraceSpan]:
+    arguments = {"stage_index": step.stage_index, "step": step.index}
+    spans = place.spans(step.span, f"{STEP_SPAN_PREFIX}{step.index}", arguments)
     for forward in step.forwards:
         name = forward.span.name
         label = f"_{forward.label}" if forward.label else ""
         full_name = f"{FORWARD_SPAN_PREFIX}{forward.component}{label}"
-        spans += _clipped(
+        spans += place.spans(
             forward.span,
             name if name.startswith(FORWARD_SPAN_PREFIX) else full_name,
-            clock,
-            window,
-            stage_index=step.stage_index,
-            step=step.index,
-            component=forward.component,
+            {**arguments, "component": forward.component},
         )
     return spans
-
-
-def _clipped(
-    span: Span, name: str, clock: TraceClock, window: Intervals, **arguments: int | str
-) -> list[TraceSpan]:
-    """One trace span for each piece of the span inside the window; pieces that touch are one."""
-    pieces = Intervals.union(
-        part
-        for segment in span.segments
-        for part in window.clip(clock.at(segment.host_start_ns), clock.at(segment.host_end_ns))
-    )
-    return [
-        TraceSpan(name=name, start_ns=start, end_ns=end, thread=span.thread, arguments=arguments)
-        for start, end in zip(pieces.starts, pieces.ends, strict=True)
-    ]
 
 
 def _arguments(span: TraceSpan) -> dict[str, Any]:

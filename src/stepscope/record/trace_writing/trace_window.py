@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Intervals:
             else:
                 merged.append([start, end])
         return Intervals(tuple(start for start, _ in merged), tuple(end for _, end in merged))
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Start and end of each, in order."""
+        return zip(self.starts, self.ends, strict=True)
 
     def holds(self, at_ns: int) -> bool:
         """Whether a moment lies in one of the intervals."""
@@ -127,6 +131,17 @@ class Survey:
     malformed: int
     whole: bool  # the file was not cut off
     stack_threads: frozenset[int]  # threads with Python frames
+
+    def launch_of_activity(self) -> I64:
+        """The row of the launch of each activity, -1 where it was lost."""
+        found = np.full(len(self.activity_correlation), -1, np.int64)
+        if len(self.correlations) and len(found):
+            order = np.argsort(self.correlations, kind="stable")
+            place = np.searchsorted(self.correlations, self.activity_correlation, sorter=order)
+            row = order[np.minimum(place, len(order) - 1)]
+            linked = self.correlations[row] == self.activity_correlation
+            found[linked] = row[linked]
+        return found
 
 
 def survey_export(path: Path) -> Survey:

@@ -11,8 +11,10 @@ import msgspec
 from isal import igzip
 
 from stepscope.model.errors import RunFailedError
-from stepscope.model.run import Run, TraceWindow
+from stepscope.model.run import Run, Span, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
+from stepscope.record.trace_writing.busy_until import busy_until
+from stepscope.record.trace_writing.drawn import breaks, drawn
 from stepscope.record.trace_writing.raw_export import Part, split_export
 from stepscope.record.trace_writing.retrack import Retrack
 from stepscope.record.trace_writing.trace_spans import (
@@ -129,13 +131,25 @@ def _host_window(run: Run, content: TraceContent, steps: Sequence[int]) -> Inter
     if content.full_stages and run.ends is not None:
         window = Intervals.union([(run.ends.start_ns, max(run.ends.returned_ns, run.ends.device_done_ns))])
     else:
-        of_steps = [step.span for step in run.steps if step.index in steps]
-        spans = [stage.span for stage in run.stages] if content.full_stages else of_steps
-        segments = [segment for span in spans for segment in span.segments]
-        window = Intervals.union((segment.host_start_ns, segment.host_end_ns) for segment in segments)
+        window = Intervals.union(
+            interval
+            for stage_index, spans in _recorded(run, steps, whole=content.full_stages).items()
+            for interval in drawn(run, spans, breaks(run, stage_index)).pairs()
+        )
     if not content.marks:
         return window
     return Intervals.union(window.clip(content.marks[0][0], content.marks[-1][1]))
+
+
+def _recorded(run: Run, steps: Sequence[int], *, whole: bool) -> dict[int, list[Span]]:
+    """By stage: its own span, or those of its steps that are recorded."""
+    if whole:
+        return {stage.stage_index: [stage.span] for stage in run.stages}
+    spans: dict[int, list[Span]] = {}
+    for step in run.steps:
+        if step.index in steps:
+            spans.setdefault(step.stage_index, []).append(step.span)
+    return spans
 
 
 def _write(raw: Path, path: Path, plan: TracePlan, survey: Survey) -> None:
@@ -143,7 +157,7 @@ def _write(raw: Path, path: Path, plan: TracePlan, survey: Survey) -> None:
     clock = trace_clock(plan, survey.anchors_ns, base_ns)
     window = clock.intervals(plan.window)
     spans = host_spans(plan.run, clock, window, plan.steps)
-    ours = stepscope_header(plan, window, survey.malformed)
+    ours = stepscope_header(plan, window, survey.malformed) | {"busy_until": busy_until(survey, window)}
     header = survey.header | {"traceName": plan.name, "stepscope": ours}
     write_events(path, header, _events(raw, WindowCut(survey, window), spans, survey))
 

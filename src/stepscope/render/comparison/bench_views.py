@@ -28,7 +28,12 @@ def render_bench_markdown(report: BenchReport) -> str:
 
 def render_bench_html(report: BenchReport) -> str:
     """The bench as a page that opens offline."""
-    return render_compare_html(report.comparison, further=(runs_table(report),), note=drift_sentence(report))
+    return render_compare_html(
+        report.comparison,
+        command="stepscope bench",
+        further=(runs_table(report),),
+        note=drift_sentence(report),
+    )
 
 
 def render_bench_json(report: BenchReport) -> str:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from stepscope.analyse.comparison.compare_results import CompareReport, Comparison, Row, Sample, Verdict
 from stepscope.render import units
 from stepscope.render.comparison import compare_tables as tables
-from stepscope.render.page import PageTable, page_table, render_page
+from stepscope.render.names import sentence
+from stepscope.render.page import PageKind, PageTable, page_table, render_page
 from stepscope.render.tables import Table
 
+_PAGE = PageKind(template="compare.html.jinja")
 _TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad", Verdict.CANNOT_TELL: "bad"}
 
 
@@ -38,16 +40,32 @@ class _Section:
     kernel_tables: tuple[PageTable, ...]
 
 
-def render_compare_html(report: CompareReport, *, further: Sequence[Table] = (), note: str = "") -> str:
+def render_compare_html(
+    report: CompareReport,
+    *,
+    command: str = "stepscope compare",
+    further: Sequence[Table] = (),
+    note: str = "",
+) -> str:
     """The comparison as a page, ``further`` tables at its end; everything from a file is escaped."""
     several = len(report.comparisons) > 1
     return render_page(
-        "compare.html.jinja",
+        _PAGE,
+        command=command,
+        title=f"{command}: {_answer(report)}",
         overview=[page_table(tables.files_table(report))] if several else [],
         sections=[_section(report, each, index) for index, each in enumerate(report.comparisons)],
         further=[page_table(table) for table in further],
         note=note,
     )
+
+
+def _answer(report: CompareReport) -> str:
+    """What a browser's tab says: the first answer, and how many there are."""
+    first = report.comparisons[0]
+    more = f" and {len(report.comparisons) - 1} more" if len(report.comparisons) > 1 else ""
+    said = sentence(tables.headline(first), 120)
+    return f"{tables.verdict_title(first).lower()}, {said}{more}"
 
 
 def _section(report: CompareReport, comparison: Comparison, index: int) -> _Section:
@@ -92,4 +110,5 @@ def _median(sample: Sample | None) -> float | None:
 
 
 def _percent(value: float | None, longest: float) -> str:
-    return f"{80 * (value or 0.0) / longest:.2f}" if longest > 0 else "0"
+    """What a bar takes of its row, the value beside it; empty where there is nothing to draw."""
+    return f"{70 * value / longest:.2f}" if value and longest > 0 else ""

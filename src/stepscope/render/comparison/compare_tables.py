@@ -57,9 +57,10 @@ def verdict_title(comparison: Comparison) -> str:
 def sides(report: CompareReport, comparison: Comparison) -> str:
     """Which files are compared, and how many runs."""
     base, new = report.base, comparison.new
+    name = "" if base.label == "base" else f" {base.label}"  # a bench calls it so
     return (
         f"{new.label} ({units.counted(new.runs, 'run')}) against "
-        f"the base {base.label} ({units.counted(base.runs, 'run')})"
+        f"the base{name} ({units.counted(base.runs, 'run')})"
     )
 
 
@@ -76,7 +77,7 @@ def cautions(report: CompareReport, comparison: Comparison) -> list[str]:
             "random weights: caches, quality and data-dependent kernels are not those of the real model"
         )
     told = comparison.total.reason  # by the headline
-    return [text for text in (*said, *comparison.warnings) if text != told]
+    return [text for text in dict.fromkeys((*said, *comparison.warnings)) if text != told]
 
 
 def files_table(report: CompareReport) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from stepscope.analyse.comparison.gate_results import GateReport, Outcome
 from stepscope.render.comparison import gate_tables as tables
 from stepscope.render.names import visible
@@ -18,7 +20,15 @@ def render_gate_github(report: GateReport) -> str:
         for check in result.checks
         if check.outcome in _LEVELS
     ]
-    return "\n".join([*lines, _data(tables.headline(report))]) + "\n"
+    return "\n".join([*lines, without_commands(_data(tables.headline(report)))]) + "\n"
+
+
+def without_commands(text: str) -> str:
+    """Text in which a runner finds no command: ``::name::`` begins a line, ``##[name]`` stands anywhere.
+
+    A stage, file or kernel may be called so, and what is called so would mask, group or stop the log.
+    """
+    return re.sub(r"^(\s*):(?=:)", r"\1: ", text, flags=re.MULTILINE).replace("##[", "## [")
 
 
 def _data(text: str) -> str:

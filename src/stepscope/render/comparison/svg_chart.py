@@ -10,8 +10,9 @@ from markupsafe import Markup, escape
 
 from stepscope.render import units
 
-_WIDTH, _HEIGHT = 760, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 230, 16, 44
+_WIDTH, _HEIGHT = 560, 360  # of the axes with their titles; the names of the curves stand below
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 16, 16, 44
+_NAME_HEIGHT = 18
 _COLOURS = ("#2f6fdb", "#c2571a", "#17743a", "#8e3fae", "#b3261e", "#0d7c86", "#7a6a00", "#6c7686")
 
 
@@ -33,7 +34,7 @@ def log_chart(series: Sequence[Series], *, x_title: str, y_title: str) -> Markup
     y_axis = _Axis([y for _, y in points], _HEIGHT - _BOTTOM, _TOP)
     parts = [
         Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
-            _WIDTH, _HEIGHT, f"{y_title} against {x_title}"
+            _WIDTH, _HEIGHT + _NAME_HEIGHT * len(series) + 8, f"{y_title} against {x_title}"
         ),
         *_grid_lines(x_axis, y_axis),
         _text(_LEFT, _HEIGHT - 6, x_title),
@@ -41,9 +42,9 @@ def log_chart(series: Sequence[Series], *, x_title: str, y_title: str) -> Markup
     ]
     for index, one in enumerate(series):
         parts += _drawn(one, _COLOURS[index % len(_COLOURS)], x_axis, y_axis)
-        y = _TOP + 12 + 18 * index
-        parts.append(_swatch(_WIDTH - _RIGHT + 16, y - 4, _COLOURS[index % len(_COLOURS)]))
-        parts.append(_text(_WIDTH - _RIGHT + 34, y, one.name))
+        y = _HEIGHT + 12 + _NAME_HEIGHT * index
+        parts.append(_swatch(_LEFT + 4, y - 4, _COLOURS[index % len(_COLOURS)]))
+        parts.append(_text(_LEFT + 18, y, one.name))
     return Markup("\n").join([*parts, Markup("</svg>")])
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from stepscope.analyse.comparison.sweep_results import FirstUse, Fit, SweepReport
 from stepscope.model.sweep import SweepRow
 from stepscope.render import units
+from stepscope.render.names import shorten, visible
 from stepscope.render.tables import Column, Kind, Table, Value, build
 
+_PROMPT_WIDTH = 32
+_MOST_ACCIDENTS = 8
 _STATUS = {"ok": "ok", "failed": "FAILED", "out_of_memory": "OUT OF MEMORY"}
 
 
@@ -18,6 +21,23 @@ def headline(report: SweepReport) -> str:
     parts += [f"{counts['out_of_memory']} out of memory"] if counts["out_of_memory"] else []
     parts += [f"{report.missing} not run yet"] if report.missing else []
     return ", ".join(parts)
+
+
+def growth(report: SweepReport, most: int = 6) -> list[str]:
+    """The answer in a few lines: how the whole run grows, and where another stage takes over."""
+    whole = [fit for fit in report.fits if fit.series == "end to end"]
+    said = [
+        f"end to end grows with {fit.against} ^ {_exponent(fit)} at {fit.group}"
+        + (f" (in doubt: {fit.doubt})" if fit.doubt else "")
+        for fit in whole
+    ]
+    said += [
+        f"from {units.number(each.tokens)} tokens on the longest stage is {each.after}, below {each.before}"
+        f" ({each.group}; {'measured' if each.within else 'extrapolated'})"
+        for each in report.crossovers
+    ]
+    left = len(said) - most
+    return [*said[:most], *([f"and {left} more in the tables below"] if left > 0 else [])]
 
 
 def points_table(report: SweepReport) -> Table:
@@ -38,6 +58,19 @@ def points_table(report: SweepReport) -> Table:
     several = len({row.point.prompt for row in report.rows}) > 1
     rows = [_point(row, with_prompt=several) for row in report.rows]
     return build("points", "Points", columns, rows)
+
+
+def accidents(report: SweepReport) -> list[str]:
+    """What happened to points that were not measured, for views without room for it in their tables."""
+    by_error: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.status != "ok":
+            by_error.setdefault(row.error, []).append(row.point.label)
+    return [
+        f"{shorten(labels[0], 60)}{f' and {len(labels) - 1} more' if len(labels) > 1 else ''}: "
+        f"{shorten(visible(error), 240)}"
+        for error, labels in list(by_error.items())[:_MOST_ACCIDENTS]
+    ]
 
 
 def fits_table(report: SweepReport) -> Table:
@@ -144,7 +177,7 @@ def _point(row: SweepRow, *, with_prompt: bool) -> tuple[Value, ...]:
         row.step_ms,
         longest,
         row.peak_memory_bytes,
-        row.point.prompt if with_prompt else "",
+        shorten(visible(row.point.prompt or ""), _PROMPT_WIDTH) if with_prompt else "",
         row.error or untrusted,
     )
 

@@ -16,7 +16,7 @@ from stepscope.render.comparison.compare_terminal import printed
 from stepscope.render.comparison.svg_chart import Series, log_chart
 from stepscope.render.json_text import json_schema, json_text
 from stepscope.render.names import visible
-from stepscope.render.page import page_table, render_page
+from stepscope.render.page import PageKind, page_table, render_page
 from stepscope.render.report.report_markdown import prose
 from stepscope.render.tables import Table
 from stepscope.render.terminal_grid import Layout, grid
@@ -28,9 +28,11 @@ def render_sweep_terminal(report: SweepReport, *, width: int = 100, colour: bool
     """The sweep as text of at most ``width`` columns."""
     parts: list[RenderableType] = [Text(tables.headline(report), style="bold")]
     parts += [Text(f"  note: {visible(text)}") for text in report.warnings]
+    parts += [Text(f"  not measured: {visible(text)}") for text in tables.accidents(report)]
     for table in _tables(report):
-        layout = Layout(flexible=table.columns[-1].key, optional=("peak", "longest"))
-        parts += [Text(f"\n{table.caption}", style="bold"), grid(table, layout, width)]
+        shown = table.pick(*(column.key for column in table.columns if column.key != "error"))  # said above
+        layout = Layout(flexible=shown.columns[-1].key, optional=("peak", "longest"))
+        parts += [Text(f"\n{shown.caption}", style="bold"), grid(shown, layout, width)]
     return printed(parts, width=width, colour=colour)
 
 
@@ -56,9 +58,11 @@ def sweep_schema() -> dict[str, Any]:
 def render_sweep_html(report: SweepReport) -> str:
     """The sweep as a page that opens offline, its curves as inline SVG."""
     return render_page(
-        "sweep.html.jinja",
+        PageKind(template="sweep.html.jinja"),
+        title=f"stepscope sweep: {tables.headline(report)}",
         headline=tables.headline(report),
         warnings=report.warnings,
+        growth=tables.growth(report),
         charts=_charts(report),
         tables=[page_table(table) for table in _tables(report)],
     )

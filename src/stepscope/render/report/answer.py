@@ -28,6 +28,7 @@ from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
 
+MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
 _SHOWN_CATEGORIES = 5
 
@@ -75,6 +76,11 @@ def _no_reason(report: Report) -> str:
 def ordered_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Warnings before information, the most expensive first."""
     return sorted(findings, key=lambda finding: (finding.severity != "warning", -(finding.cost_ms or 0.0)))
+
+
+def shown_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """The few that cost most, in that order: a list of hundreds hides the one that matters."""
+    return ordered_findings(findings)[:MOST_FINDINGS]
 
 
 def top_finding(report: Report) -> tuple[RankReport | None, Finding | None]:

@@ -30,6 +30,7 @@ _STEPS = (
     Column(key="stage_index", title="stage", kind=Kind.INDEX),
     Column(key="start_ms", title="start ms", kind=Kind.MS),
     Column(key="duration_ms", title="ms", kind=Kind.MS),
+    Column(key="transfer_ms", title="of it transfers", kind=Kind.MS),
     Column(key="gpu_busy_ms", title="busy ms", kind=Kind.MS),
     Column(key="kernel_count", title="kernels", kind=Kind.COUNT),
     Column(key="forwards", title="forwards", kind=Kind.COUNT),
@@ -41,6 +42,7 @@ _CATEGORIES = (
     Column(key="total_ms", title="ms", kind=Kind.MS),
     Column(key="share", title="share", kind=Kind.SHARE),
     Column(key="count", title="kernels", kind=Kind.COUNT),
+    Column(key="copy_count", title="copies, fills", kind=Kind.COUNT),
 )
 _KERNELS = (
     Column(key="name", title="kernel", kind=Kind.CODE),
@@ -149,6 +151,7 @@ def rank_steps(rank: RankReport) -> Table:
             step.stage_index,
             step.start_ms,
             step.duration_ms,
+            step.transfer_ms,
             _of_gpu(rank, step.gpu_busy_ms),
             _of_gpu(rank, step.kernel_count),
             step.forwards or None,
@@ -162,7 +165,11 @@ def rank_steps(rank: RankReport) -> Table:
 
 def rank_categories(rank: RankReport) -> Table:
     """GPU time by what kernels do."""
-    rows = ((row.name, row.total_ms, row.share, row.count) for row in rank.categories)
+    copies = any(row.copy_count for row in rank.categories)  # else there is no column of them
+    rows = (
+        (row.name, row.total_ms, row.share, row.count, row.copy_count if copies else None)
+        for row in rank.categories
+    )
     return build("categories", "GPU time by kernel category", _CATEGORIES, rows)
 
 

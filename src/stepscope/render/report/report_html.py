@@ -6,23 +6,16 @@ drawings are in the markup, and the script only sorts, filters and reads out.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from stepscope import __version__
 from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
-from stepscope.render.names import sentence, visible
+from stepscope.render.names import sentence
+from stepscope.render.page import PageKind, render_page
 from stepscope.render.report import rank_tables, report_tables, run_tables
-from stepscope.render.report.answer import answer, next_commands, ordered_findings, run_name
+from stepscope.render.report.answer import answer, next_commands, run_name, shown_findings
 from stepscope.render.report.html_charts import Chart, Reading, rank_timeline, run_waterfall, step_bars
 from stepscope.render.report.html_tables import (
     HtmlTable,
@@ -33,6 +26,7 @@ from stepscope.render.report.html_tables import (
 )
 from stepscope.render.report.rank_names import rank_name
 
+_PAGE = PageKind(template="report.html.jinja", style="report.css", script="report.js")
 _KERNEL_ROWS = 100  # over all ranks, so that the page stays small
 _FEWEST_KERNEL_ROWS = 30
 
@@ -52,23 +46,18 @@ class Section:
 
 def render_html(report: Report) -> str:
     """The whole page as text."""
-    css, script = _asset("report.css"), _asset("report.js")
-    return (
-        _environment()
-        .get_template("report.html.jinja")
-        .render(
-            csp=_policy(css, script),
-            css=Markup(css),  # noqa: S704 (our own file)
-            script=Markup(script),  # noqa: S704 (our own file)
-            version=__version__,
-            report=report,
-            said=answer(report),
-            overview=_overview(report),
-            sections=_sections(report),
-            commands=next_commands(report),
-            recorded=[(path, _recorded(report, path)) for path in report.source],
-        )
-        + "\n"
+    return render_page(
+        _PAGE,
+        version=__version__,
+        report=report,
+        said=answer(report),
+        overview=_overview(report),
+        sections=_sections(report),
+        commands=next_commands(report),
+        recorded=[(path, _recorded(report, path)) for path in report.source],
+        cost=_cost,
+        readings=_readings,
+        file_link=file_link,
     )
 
 
@@ -125,7 +114,7 @@ def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str)
         f"{units.counted(rank.event_count, 'event')}, {kernels}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows(tables),
-        findings=tuple(ordered_findings(rank.findings)),
+        findings=tuple(shown_findings(rank.findings)),
     )
 
 
@@ -141,41 +130,3 @@ def _cost(finding: Finding) -> str:
 def _readings(readings: Sequence[Reading]) -> str:
     """What the script reads: place and text, with bars between."""
     return "|".join(f"{reading.at:g} {reading.text.replace('|', '/')}" for reading in readings)
-
-
-def _policy(css: str, script: str) -> str:
-    """Nothing is fetched, framed or sent; only this very style and script may run."""
-    return (
-        f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-@lru_cache(maxsize=4)
-def _asset(name: str) -> str:
-    return files("stepscope.render").joinpath(f"templates/{name}").read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("stepscope.render"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
-    environment.filters.update(sentence=sentence, cost=_cost, readings=_readings)
-    environment.globals.update(file_link=file_link)
-    return environment
-
-
-def _finalize(value: Any) -> Any:
-    """Every text that the template writes is made visible first; markup is the template's own."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

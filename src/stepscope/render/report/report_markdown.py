@@ -12,7 +12,7 @@ from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, visible
 from stepscope.render.report import rank_tables, report_tables, run_tables
-from stepscope.render.report.answer import answer, finding_place, next_commands, ordered_findings, run_name
+from stepscope.render.report.answer import answer, finding_place, next_commands, run_name, shown_findings
 from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
@@ -92,7 +92,7 @@ def _rank(rank: RankReport, name: str) -> Iterator[str]:
     yield from _folded(f"{name}recorded ranges", rank_tables.rank_annotations(rank), limit=_TRANSFER_ROWS)
     if rank.findings:
         yield from _opened(f"{name}findings")
-        for finding in ordered_findings(rank.findings):
+        for finding in shown_findings(rank.findings):
             yield f"1. {_finding_sentence(finding)}"
         yield from _closed()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepscope.analyse.results import Report
 from stepscope.render.report.answer import run_name
+from stepscope.render.report.rank_names import numbers_suffice, rank_name
 from stepscope.render.tables import Column, Kind, Table, build
 
 _RUNS = (
@@ -24,7 +25,7 @@ _RUNS = (
 )
 _GPUS = (
     Column(key="rank", title="rank", kind=Kind.INDEX),
-    Column(key="label", title="trace"),
+    Column(key="trace", title="trace"),
     Column(key="name", title="GPU"),
     Column(key="device_count", title="devices", kind=Kind.COUNT),
     Column(key="span_ms", title="span ms", kind=Kind.MS),
@@ -75,7 +76,7 @@ def gpus_table(report: Report) -> Table:
     rows = (
         (
             rank.rank,
-            rank.label,
+            "" if numbers_suffice(report.ranks) else rank_name(rank, report.ranks),
             gpu.name,
             gpu.device_count,
             gpu.span_ms,

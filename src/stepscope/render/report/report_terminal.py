@@ -24,8 +24,8 @@ from stepscope.render.report.answer import (
     answer,
     finding_place,
     next_commands,
-    ordered_findings,
     run_name,
+    shown_findings,
 )
 from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.wrapping import wrap_command
@@ -225,7 +225,7 @@ def _findings(rank: RankReport, name: str) -> list[RenderableType]:
     if not rank.findings:
         return []
     parts = _heading(f"{name}Findings")
-    for index, finding in enumerate(ordered_findings(rank.findings), 1):
+    for index, finding in enumerate(shown_findings(rank.findings), 1):
         label = f"{index}." if finding.severity == "warning" else f"{index}. info"
         parts.append(_finding(finding, label=label))
     return parts

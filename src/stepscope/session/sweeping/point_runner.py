@@ -11,10 +11,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from stepscope.analyse.comparison.cohort import whole_number
 from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import summarise
-from stepscope.model.errors import StepscopeError
+from stepscope.model.errors import StepscopeError, UnreadableInputError
 from stepscope.model.sweep import SweepPoint, SweepRow
+from stepscope.record.atomic import remove_old
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.sweeping.worker_client import WORKER_COMMAND, WorkerClient, WorkerDied
 from stepscope.session.sweeping.worker_messages import Failure
@@ -88,6 +90,9 @@ class PointRunner:
                 self.close()
             status = "out_of_memory" if error.failure.out_of_memory else "failed"
             return failed_row(task, status, error.message, attempt), False
+        except UnreadableInputError as error:  # it says that it ran, and left nothing
+            self.close()
+            return failed_row(task, "failed", error.message, attempt), False
 
     def close(self) -> None:
         """End the worker process."""
@@ -117,7 +122,7 @@ class PointRunner:
 
     def _run(self, worker: WorkerClient, task: PointTask, name: str) -> RunSummary:
         dump = self._options.folder / "dumps" / f"{task.id}-{name}.json"
-        dump.unlink(missing_ok=True)  # of an attempt that was killed
+        remove_old(dump)  # of an attempt that was killed
         ours = {"perf_dump_path": str(dump), "warmup": False}  # the first use of a shape is our warm-up
         defaults = {"save_output": False, "output_path": str(self._options.folder / "outputs")}
         _check(worker.ask("run", {**defaults, **task.flags, **ours}))
@@ -159,10 +164,10 @@ def _row(
         stages_ms={name: median(_stage_ms(run, name) for run in runs) for name in names},
         step_ms=median(steps) if steps else None,
         peak_memory_bytes=max(peaks, default=None),
-        width=_number(facts.get("width")),
-        height=_number(facts.get("height")),
-        frames=_number(facts.get("frames")),
-        steps=_number(facts.get("steps")),
+        width=whole_number(facts.get("width")),
+        height=whole_number(facts.get("height")),
+        frames=whole_number(facts.get("frames")),
+        steps=whole_number(facts.get("steps")),
         device=dict(runs[0].environment).get("device_name", ""),
         untrusted=tuple(dict.fromkeys(reason for run in runs for reason in run.trust.reasons)),
         random_weights=facts.get("load_format") == "dummy",
@@ -184,7 +189,3 @@ def failed_row(task: PointTask, status: str, error: str, attempt: int) -> SweepR
 
 def _stage_ms(run: RunSummary, name: str) -> float:
     return sum(stage.duration_ms for stage in run.stages if stage.name == name)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None

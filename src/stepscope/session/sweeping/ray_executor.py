@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from stepscope.model.errors import UsageError
+from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.model.sweep import SweepRow
 from stepscope.session.sweeping.point_runner import (
     ATTEMPTS,
@@ -14,6 +17,8 @@ from stepscope.session.sweeping.point_runner import (
     RunnerOptions,
     failed_row,
 )
+
+_PATIENCE_S = 10
 
 
 class RayExecutor:
@@ -26,7 +31,7 @@ class RayExecutor:
     def __init__(
         self, options: RunnerOptions, *, address: str | None = None, workers: int | None = None
     ) -> None:
-        self._options = options
+        self._options = replace(options, folder=options.folder.absolute())  # workers run in others
         self._address = address
         self._workers = workers
 
@@ -38,8 +43,10 @@ class RayExecutor:
 
         """
         ray = _connected(self._address)
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        count = min(self._workers or max(gpus, 1), len(tasks))
+        there = ray.cluster_resources()
+        gpus = int(there.get("GPU", 0))
+        most = max(gpus or int(there.get("CPU", 1)), 1)  # one more would wait for ever, and its point
+        count = min(self._workers or max(gpus, 1), most, len(tasks))
         resources = {"num_gpus": 1} if gpus else {"num_cpus": 1}
         pool = _Pool(ray, self._options, resources)
         try:
@@ -72,7 +79,7 @@ class _Pool:
             row = self._result(ready)
             if row is not None:
                 idle.append(actor)
-                finished(row)
+                finished(replace(row, attempts=row.attempts + attempt - 1))
                 continue
             self._actors.remove(actor)
             idle.append(self._new())
@@ -97,6 +104,8 @@ class _Pool:
             row: SweepRow = self._ray.get(reference)
         except self._ray.exceptions.RayActorError:
             return None
+        except self._ray.exceptions.RayTaskError as error:
+            raise RunFailedError(f"a worker on the cluster failed: {error.cause}.") from error
         return row
 
 
@@ -109,9 +118,17 @@ def _connected(address: str | None) -> Any:
         ) from error
     if not ray.is_initialized():
         try:
+            _check_reachable(address)
             ray.init(address=address, include_dashboard=False, log_to_driver=False)
-        except ConnectionError as error:
+        except (OSError, ValueError) as error:
             raise UsageError(
                 f"there is no Ray cluster at {address}: {error}.", remedy="Check --ray-address."
             ) from error
     return ray
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray itself tries for minutes. OSError where nobody listens at ``host:port``."""
+    place = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d{1,5})", address or "")
+    if place:
+        socket.create_connection((place[1], int(place[2])), timeout=_PATIENCE_S).close()

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from stepscope.model.errors import RunFailedError
 from stepscope.model.sweep import SweepPoint, SweepRow
-from stepscope.record.json_lines import append_line, read_lines
+from stepscope.record.atomic import cannot_write, check_writable
+from stepscope.record.json_lines import append_line, check_appendable, read_lines
 from stepscope.session.sweeping.point_runner import PointRunner, PointTask, RunnerOptions
 
 ROWS_FILE = "sweep.jsonl"
@@ -107,18 +108,21 @@ def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) ->
         RunFailedError: the folder cannot be written, or another sweep is at work in it.
 
     """
-    path = options.runner.folder / ROWS_FILE
-    tasks = [
-        PointTask(point=point, flags=options.flags(point), repeats=options.repeats)
-        for point in options.grid.points()
-    ]
-    with _only_one(options.runner.folder):
+    folder = options.runner.folder
+    path = folder / ROWS_FILE
+    tasks = planned(options)
+    if left_out := len(options.grid.points()) - len(tasks):
+        listener.doing(f"{left_out} points of the grid are calls that others make too: each is measured once")
+    with _only_one(folder):
         rows = _finished(read_lines(path, SweepRow), options)
+        check_appendable(path)
         left = [task for task in tasks if task.id not in rows]
         if len(left) < len(tasks):
             listener.doing(f"{len(tasks) - len(left)} of {len(tasks)} points are there already")
 
         def finished(row: SweepRow) -> None:
+            if row.status == "failed":
+                check_writable(folder)  # a full disk fails every point: that is our end, not a row of each
             append_line(path, row)
             rows[row.id] = row
             done = sum(task.id in rows for task in tasks)
@@ -127,6 +131,15 @@ def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) ->
         if left:
             executor.run(left, finished)
     return tuple(rows[task.id] for task in tasks if task.id in rows)
+
+
+def planned(options: SweepOptions) -> tuple[PointTask, ...]:
+    """One task for each different call that the grid's points make, in the grid's order."""
+    tasks = [
+        PointTask(point=point, flags=options.flags(point), repeats=options.repeats)
+        for point in options.grid.points()
+    ]
+    return tuple({task.id: task for task in reversed(tasks)}.values())[::-1]
 
 
 def _finished(found: Sequence[SweepRow], options: SweepOptions) -> dict[str, SweepRow]:
@@ -145,8 +158,11 @@ def _said(row: SweepRow) -> str:
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; the kernel lets go of it when the process dies, however it dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     try:
         _lock(descriptor, folder)
         yield

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from stepscope.model.encodable import encodable
-from stepscope.model.errors import StepscopeError
-from stepscope.session.sweeping.worker_messages import Command, Failure, Reply
+from stepscope.model.errors import StepscopeError, is_out_of_memory
+from stepscope.session.sweeping.worker_messages import Command, Failure, Reply, decoded
 
 if TYPE_CHECKING:
     from stepscope.session.generate_options import GenerateOptions
@@ -33,7 +33,7 @@ def main() -> int:
     threading.Thread(target=_read_commands, args=(sys.stdin.buffer, commands), daemon=True).start()
     server = _Server()
     while True:
-        reply = server.serve(msgspec.json.decode(commands.get(), type=Command))
+        reply = server.serve(decoded(commands.get()))
         replies.write(msgspec.json.encode(reply) + b"\n")
         replies.flush()
 
@@ -53,7 +53,7 @@ class _Server:
             options = options_of(command.flags)  # type: ignore[arg-type]  # made by generate's own parser
             loaded = self._loaded or self._load(options)
             error = _run(loaded, options) if command.do == "run" else None
-        except Exception as raised:
+        except (Exception, SystemExit) as raised:
             error = raised
         return Reply(gpu_uuid=self._gpu_uuid, failure=None if error is None else _failure(error))
 
@@ -76,12 +76,12 @@ def _run(loaded: Loaded, options: GenerateOptions) -> BaseException | None:
 
 def _failure(error: BaseException) -> Failure:
     traceback.print_exception(error, file=sys.stderr)
-    memory = type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError)
+    known = isinstance(error, (MemoryError, StepscopeError)) or type(error).__name__ == "OutOfMemoryError"
     text = str(error) if isinstance(error, StepscopeError) else f"{type(error).__name__}: {error}"
     return Failure(
         message=encodable(" ".join(text.split())[:500]),
-        out_of_memory=memory,
-        usable_after=memory or isinstance(error, StepscopeError),
+        out_of_memory=is_out_of_memory(error),
+        usable_after=known,  # anything else may have left the device in a bad state
     )
 
 

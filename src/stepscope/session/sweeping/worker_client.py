@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from stepscope.model.errors import RunFailedError
-from stepscope.session.sweeping.worker_messages import Command, Failure, Reply
+from stepscope.record.atomic import cannot_write
+from stepscope.session.sweeping.worker_messages import Command, Failure, Reply, encoded
 
 WORKER_COMMAND = (sys.executable, "-m", "stepscope.session.sweeping.worker")
 
@@ -20,16 +21,24 @@ class WorkerDied(RunFailedError):  # noqa: N818 (it says what happened)
     """The worker process ended in the middle of something."""
 
 
+def _opened(log: Path) -> BinaryIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError as error:
+        raise cannot_write(log, error) from error
+
+
 class WorkerClient:
     """One worker process; use it as a context manager, so that it never outlives its work.
 
-    ``log`` gets everything that the worker prints. ``command`` is another program in tests.
+    ``log`` gets everything that the worker prints; RunFailedError where it cannot be written. ``command`` is
+    another program in tests.
     """
 
     def __init__(self, log: Path, *, command: Sequence[str] = WORKER_COMMAND) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
-        with log.open("ab") as stream:
+        with _opened(log) as stream:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream
             )
@@ -51,8 +60,7 @@ class WorkerClient:
         assert self._process.stdout is not None
         line = b""
         try:
-            self._process.stdin.write(msgspec.json.encode(Command(do=do, flags=dict(flags)), enc_hook=str))
-            self._process.stdin.write(b"\n")
+            self._process.stdin.write(encoded(Command(do=do, flags=dict(flags))))
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:

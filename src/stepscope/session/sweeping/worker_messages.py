@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,16 @@ class Command:
 
     do: str  # load | run
     flags: dict[str, Any] = field(default_factory=dict)
+
+
+def encoded(command: Command) -> bytes:
+    """A command as a line; escapes keep the bytes of a path or prompt that are no UTF-8."""
+    return json.dumps({"do": command.do, "flags": command.flags}, default=str).encode("ascii") + b"\n"
+
+
+def decoded(line: bytes) -> Command:
+    """The command in a line."""
+    return Command(**json.loads(line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

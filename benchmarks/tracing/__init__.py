@@ -1,0 +1,1 @@
+"""What gpu_tracing.py and gpu_launches.py are made of."""
