@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from diffusers import QwenImagePipeline
 
 import stepscope
 from stepscope.cli import main
@@ -227,6 +228,24 @@ def test_every_prompt_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyP
         said = plain.buffer.getvalue()  # type: ignore[attr-defined]
     assert b"Run 2 of 2" in said
     assert Path("p-1.json").exists()
+
+
+def test_prompts_after_a_failed_one_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was recorded of the others stays; how many were not run is said."""
+    plain = QwenImagePipeline.check_inputs
+
+    def check(self: Any, prompt: Any, *arguments: Any, **more: Any) -> None:
+        if prompt == "b":
+            raise ValueError("not this one")
+        plain(self, prompt, *arguments, **more)
+
+    monkeypatch.setattr(QwenImagePipeline, "check_inputs", check)
+    flags = ["--num-inference-steps", "1", "--perf-dump-path", "p.json", "--no-save-output"]
+    assert main(["generate", "--prompt", "a", "b", "c", "d", *flags]) == 1
+    assert "stepscope: warning: of 4 prompts the last 2 were not run." in capsys.readouterr().err
+    assert sorted(Path().glob("p*.json")) == [Path("p-1.json"), Path("p.json")]
 
 
 def test_a_file_name_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.config_file import with_config
 from stepscope.cli.generate_flags import NOT_HERE, SIZES, add_flags
-from stepscope.cli.output import cannot_print, output_is_broken
+from stepscope.cli.output import cannot_print, output_is_broken, say
 from stepscope.cli.parser import Parser
 from stepscope.model.errors import StepscopeError
 
@@ -73,6 +73,8 @@ class GenerateCommand:
             if isinstance(raised, OSError) and output_is_broken():
                 raise cannot_print(raised) from raised
             error = raised
+        if error is not None and results and (left := len(options.requests) - len(results)):
+            say(f"warning: of {len(options.requests)} prompts the last {left} were not run.")
         return show_failure(error, recorded=bool(results) and results[-1].has_files)
 
 
