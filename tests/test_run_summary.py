@@ -107,7 +107,14 @@ def full_run() -> Run:
             ),
         ),
         memory=(MemoryCheckpoint(name="after_forward", reading=reading),),
-        warmup=Warmup(requests=3, steps_each=2, steady=False, reason="the allocator grew by 64 MiB"),
+        warmup=Warmup(
+            requests=3,
+            steps_each=2,
+            steady=False,
+            reason="the allocator grew by 64 MiB",
+            last_step_ns=32 * MS,
+            last_step_forwards=1,
+        ),
         traces=(
             TraceWindow(
                 path="/runs/logs/5e0f3a4c-5_steps-global-rank0.trace.json.gz",

@@ -147,6 +147,28 @@ def test_the_only_step_is_not_called_the_profilers_warm_up() -> None:
     assert "350.0 ms of it in 1 step under the profiler, with its" in total_sentence(summary_of(document))
 
 
+@pytest.mark.parametrize(
+    ("warmup", "ratio"),
+    [
+        ({"last_step_ns": 20_000_000, "last_step_forwards": 2}, 1.5),
+        ({"last_step_ns": 20_000_000, "last_step_forwards": 1}, None),  # a step of another kind
+        ({"last_step_ns": 0, "last_step_forwards": 2}, None),
+        ({"last_step_ns": "20", "last_step_forwards": 2}, None),
+        ({}, None),
+    ],
+)
+def test_traced_steps_are_held_against_the_warm_up(warmup: dict[str, object], ratio: float | None) -> None:
+    """What tracing cost in this very run; the step in which the profiler started does not count."""
+    times = [(90.0, True, True), (30.0, True, False), (31.0, True, False), (28.0, True, False)]
+    document = stepscope_json([20.0] * 5) | {"warmup": warmup}
+    for step, (ms, traced, starting) in zip(document["denoise_steps_ms"], times, strict=False):
+        step |= {"duration_ms": ms, "traced": traced, "profiler_warmup": starting}
+    for step in document["denoise_steps_ms"]:
+        step["forwards"] = [{"component": "transformer", "duration_ms": 1.0}] * 2
+
+    assert summary_of(document).traced_over_warmup == ratio
+
+
 def test_shares_sum_to_the_whole() -> None:
     """What is in no stage, and weights moved, are rows of their own."""
     summary = summary_of(sglang_json([350.0] * 10, total_ms=4000.0))

@@ -217,6 +217,10 @@ class Warmup:
     steady: bool | None  # None: not warmed up, nothing known
     reason: str = ""  # why it stopped, or why there was none
     durations_ns: tuple[int, ...] = ()
+    last_step_ns: int | None = (
+        None  # of the last request, before any profiler: what traced steps are held against
+    )
+    last_step_forwards: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,12 +54,15 @@ def warm_up(
             unsteady = observed.unsteady
             if not unsteady or len(durations) >= at_most:
                 break
+    last = observed.run.steps[-1] if observed.run.steps else None
     return Warmup(
         requests=len(durations),
         steps_each=steps,
         steady=not unsteady,
         reason="; ".join(unsteady) if unsteady else "nothing that a call does once was seen in the last",
         durations_ns=tuple(durations),
+        last_step_ns=None if last is None else last.span.duration_ns,
+        last_step_forwards=0 if last is None else len(last.forwards),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from stepscope.analyse.results import OutsideTime, RunSummary, StageTime, StepTime
@@ -45,6 +46,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         incomplete_reason=dump.incomplete_reason,
         warnings=dump.warnings,
         traced_ms=traced_ms(dump),
+        traced_over_warmup=_traced_over_warmup(dump),
         moved_ms=moved_ms,
         moved_share=_share(moved_ms, dump.total_duration_ms),
         unaccounted_share=_share(_unaccounted_ms(dump, stages) or 0.0, dump.total_duration_ms),
@@ -117,6 +119,23 @@ def traced_ms(dump: PerfDump) -> float | None:
     """How much of the total lies in steps that a profiler recorded; None where none was recorded."""
     traced = [step.duration_ms for step in dump.denoise_steps_ms if step.traced]
     return sum(traced) if traced else None
+
+
+def _traced_over_warmup(dump: PerfDump) -> float | None:
+    """How many times as long traced steps take as one that no profiler saw, of as many forwards."""
+    known = dump.warmup or {}
+    last_ns, forwards = known.get("last_step_ns"), known.get("last_step_forwards")
+    traced = [
+        step.duration_ms
+        for step in dump.denoise_steps_ms
+        if step.traced
+        and not step.profiler_warmup
+        and step.work == "computed"
+        and len(step.forwards) == forwards
+    ]
+    if not isinstance(last_ns, int) or last_ns <= 0 or not traced:
+        return None
+    return median(traced) / (last_ns / 1e6)
 
 
 def _share(part_ms: float, total_ms: float) -> float:

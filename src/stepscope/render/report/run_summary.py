@@ -160,7 +160,7 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
     rows.add_row("Total", Text(total_sentence(summary)))
     rows.add_row("Steps", Text(steps_sentence(summary.step_statistics, summary.steps)))
     if run.warmup is None or run.warmup.requests:  # else the first lines say that there was none
-        rows.add_row("Warm-up", Text(warmup_sentence(run.warmup)))
+        rows.add_row("Warm-up", Text(warmup_sentence(run.warmup, summary.traced_over_warmup)))
     if summary.outside:
         outside = (f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in summary.outside)
         rows.add_row("Outside", Text(", ".join(outside) + " (not in the total)"))
@@ -228,14 +228,17 @@ def _compiled(run: Run) -> str:
     return text
 
 
-def warmup_sentence(warmup: Warmup | None) -> str:
-    """What was done before, and whether a steady state was reached."""
+def warmup_sentence(warmup: Warmup | None, traced_over_warmup: float | None) -> str:
+    """What was done before, whether a steady state was reached, and what a profiler has made of it."""
     if warmup is None or warmup.requests == 0:
         reason = f" ({visible(warmup.reason)})" if warmup is not None and warmup.reason else ""
         return f"none{reason}: what is only done once is in these times"
     head = f"{units.counted(warmup.requests, 'request')} of {units.counted(warmup.steps_each, 'step')}"
     state = "steady" if warmup.steady else "NOT steady"
-    return f"{head}, {state}: {visible(warmup.reason)}"
+    text = f"{head}, {state}: {visible(warmup.reason)}"
+    if traced_over_warmup is None:
+        return text
+    return f"{text}; a traced step took {units.ratio(traced_over_warmup)} the time of its last step"
 
 
 def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | None, ...]]:
