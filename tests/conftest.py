@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import leftovers
+
+hypothesis.settings.register_profile("no wall time", deadline=None)  # a busy machine decides no test
+hypothesis.settings.load_profile("no wall time")
 
 GOLDEN = Path(__file__).parent / "golden"
 
