@@ -9,7 +9,12 @@ from pathlib import Path
 from stepscope.capture.ranks import rank_here
 from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.perf_dump import numbered
-from stepscope.session.destinations import Destinations, free_run_directory, profile_directory
+from stepscope.session.destinations import (
+    Destinations,
+    check_current_folder,
+    free_run_directory,
+    profile_directory,
+)
 from stepscope.session.generate_options import ProfileOptions
 
 NO_FILES = Destinations(traces=None, outputs=None, perf_dump=None, run=None)
@@ -46,6 +51,7 @@ class AttachOptions:
 
 def settled(options: AttachOptions) -> AttachOptions:
     """The same with absolute paths: the program may change its working directory."""
+    check_current_folder()
     trace = options.trace
     if trace is not None and (trace.directory or not options.run_directory):
         trace = replace(trace, directory=(trace.directory or profile_directory()).absolute())

@@ -50,9 +50,12 @@ def _begin(text: str, environ: Mapping[str, str]) -> None:
         return
     try:
         from stepscope.session.attached_run import ObservedProcess
+        from stepscope.session.interrupts import before_ending
 
         options = replace(from_text(text), process=process_name(environ), children=True)
-        _observed.append(ObservedProcess(options, complain))
+        process = ObservedProcess(options, complain)
+        _observed.append(process)
+        before_ending(process.cut_off)
     except Exception as error:  # the child goes on without us
         complain(f"a child process is not observed: {error}")
 

@@ -147,16 +147,21 @@ def total_sentence(run: RunSummary) -> str:
     if run.unaccounted_ms is not None:
         parts.append(f"{units.duration(run.unaccounted_ms)} unaccounted")
     if run.traced_ms:
-        count = sum(1 for step in run.steps if step.traced)
-        parts.append(
-            f"{units.duration(run.traced_ms)} of it in {units.counted(count, 'traced step')}, "
-            "with the profiler's overhead"
-        )
+        where = _profiled_steps(run.steps)
+        parts.append(f"{units.duration(run.traced_ms)} of it in {where}, with its overhead")
     if run.profiler_pause_ms:
         parts.append(f"profiler pauses of {units.duration(run.profiler_pause_ms)} not counted")
     if run.peak_memory_bytes is not None:
         parts.append(f"peak memory {units.size(run.peak_memory_bytes)}")
     return "; ".join(parts)
+
+
+def _profiled_steps(steps: Sequence[StepTime]) -> str:
+    """How many steps a profiler was at work in: one more than were asked for, where the first warms it up."""
+    profiled = [step for step in steps if step.traced]
+    warming = [step.index for step in profiled if step.profiler_warmup] if len(profiled) > 1 else []
+    text = f"{units.counted(len(profiled), 'step')} under the profiler"
+    return f"{text} (step {warming[0]} warms it up)" if warming else text
 
 
 def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str | None) -> str:
