@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -91,3 +92,8 @@ def _apart(path: Path | None, process: str) -> Path | None:
     if path is None or not parts:
         return path
     return path.with_name("-".join([path.stem, *parts]) + path.suffix)
+
+
+def process_name(environ: Mapping[str, str] = os.environ) -> str:
+    """What sets a child's files apart: its process id; nothing for a rank, which has its own name."""
+    return "" if "RANK" in environ else f"pid{os.getpid()}"

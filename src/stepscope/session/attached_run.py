@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.capture.watching import PipelineCall, WatchAll
-from stepscope.session.attach_plan import AttachOptions, plan_of, settled
-from stepscope.session.children import process_name
+from stepscope.session.attach_plan import AttachOptions, plan_of, process_name, settled
 from stepscope.session.commit import commit_here
 
 if TYPE_CHECKING:
