@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import hypothesis
 import pytest
+
+import leftovers
+
+hypothesis.settings.register_profile("no wall time", deadline=None)  # a busy machine decides no test
+hypothesis.settings.load_profile("no wall time")
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -39,68 +43,11 @@ def an_undisturbed_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """After each test no wrapper, active call or profiler is left."""
+    """After each test no wrapper, active call or profiler is left, on classes or on what the test made."""
+    leftovers.watch_what_is_made()
     yield
-    leftovers = _leftovers()
-    assert leftovers == []
-
-
-def _leftovers() -> list[str]:
-    found = []
-    if "stepscope.capture.wrapping" in sys.modules:
-        from stepscope.capture.wrapping import installed_count
-
-        if installed_count():
-            found.append(f"{installed_count()} wrappers")
-    if "stepscope.capture.active" in sys.modules:
-        from stepscope.capture.active import ACTIVE
-
-        if ACTIVE.get() is not None:
-            found.append("an active call")
-    if "torch" in sys.modules:
-        import torch
-
-        if torch.autograd.profiler._is_profiler_enabled:
-            found.append("a running profiler")
-    if "stepscope.capture.watching" in sys.modules:
-        from stepscope.capture import pipeline_classes, watching
-        from stepscope.capture.inject.post_import import PostImport
-
-        found += ["a watch"] * len(watching._everywhere)
-        found += [f"{base.__name__}.__init_subclass__" for base in pipeline_classes._hooked]
-        found += ["an import hook"] * sum(isinstance(finder, PostImport) for finder in sys.meta_path)
-    found += _marked_classes()
-    return found
-
-
-def _marked_classes() -> list[str]:
-    """Any class of torch, diffusers, transformers or the tests that still carries one of our functions."""
-    if "torch" not in sys.modules:
-        return []
-    import torch
-
-    roots: list[Any] = [torch.nn.Module]
-    for module, names in (
-        ("diffusers.pipelines.pipeline_utils", ("DiffusionPipeline",)),
-        ("diffusers.schedulers.scheduling_utils", ("SchedulerMixin",)),
-        ("diffusers.configuration_utils", ("ConfigMixin",)),
-        ("diffusers.hooks.group_offloading", ("ModuleGroup",)),
-        ("accelerate.hooks", ("ModelHook", "UserCpuOffloadHook")),
-        ("torch.cuda.graphs", ("CUDAGraph",)),
-    ):
-        roots += [getattr(sys.modules[module], name) for name in names if module in sys.modules]
-    seen: set[Any] = set()
-    while roots:
-        cls = roots.pop()
-        if cls not in seen:
-            seen.add(cls)
-            roots += type.__subclasses__(cls)
-    return [
-        f"{cls.__name__}.{name}"
-        for cls in seen
-        for name, value in vars(cls).items()
-        if getattr(value.fget if isinstance(value, property) else value, "__stepscope_wrapper__", False)
-    ]
+    leftovers.watch_what_is_made()
+    assert leftovers.found() == []
 
 
 @pytest.fixture(scope="session")

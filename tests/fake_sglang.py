@@ -170,14 +170,17 @@ if __name__ == "__main__":
 """
 
 
-def write_engine(folder: Path, *, without: str | None = None) -> Path:
-    """Write the engine and a script that serves with it, less the lines that begin with ``without``."""
+def write_engine(folder: Path, *, without: str | None = None, renamed: tuple[str, str] = ("", "")) -> Path:
+    """Write the engine and a script that serves with it, less the lines that begin with ``without``.
+
+    ``renamed`` is a module's name and the name that it has in another version.
+    """
     root = folder / "sglang" / "multimodal_gen" / "runtime"
     for name, text in MODULES.items():
-        path = root / name
+        path = root / name.replace(*renamed)
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [line for line in text.splitlines() if without is None or not line.startswith(without)]
-        path.write_text("\n".join(lines))
+        path.write_text("\n".join(lines).replace(*renamed))
     for path in [*root.rglob("*.py")]:
         for directory in path.parents[: len(path.relative_to(folder).parts) - 1]:
             (directory / "__init__.py").touch()

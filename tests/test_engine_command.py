@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from fake_sglang import write_engine
+from stepscope.cli.observed_command import wall_sentence
 from stepscope.record.spool_reader import read_spool
 from stepscope.session.engines.collect import run_of
+from stepscope.session.engines.command import alive
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -110,6 +112,37 @@ def test_a_hook_point_that_is_gone_is_named(tmp_path: Path) -> None:
     assert len(read_spool(tmp_path / "records").calls) == 1
 
 
+def test_a_module_of_hook_points_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Where that leaves no pipeline call to see, the run says which hook points it never came to."""
+    script = write_engine(tmp_path, renamed=("pipeline_executor", "pipeline_runner"))
+    done = stepscope(tmp_path, "run", "--records", "records", *serve(script, "spawn", "Req('one')"))
+    assert "ANSWER one" in done.stdout
+    assert "no pipeline call of it was seen; never imported: " in done.stderr
+    assert "pipeline_executor.PipelineExecutor.execute_with_profiling" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["9.9.9", None])
+def test_a_version_that_was_not_tested_is_said(tmp_path: Path, version: str | None) -> None:
+    """Outside the tested range, or without metadata: it works as long as every hook point is there."""
+    script = write_engine(tmp_path)
+    if version is not None:
+        metadata = tmp_path / f"sglang-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n")
+    done = stepscope(tmp_path, "run", "--records", "records", *serve(script, "spawn", "Req('one')"))
+    named = version or "of unknown version"
+    assert f"sglang {named} is outside the tested range (0.5.23); every hook point was found" in done.stderr
+    assert len(read_spool(tmp_path / "records").calls) == 1
+
+
+def test_python_without_an_engine_is_told_so(tmp_path: Path) -> None:
+    """An engine that is not installed fails as without us, and the warning asks for it."""
+    done = stepscope(tmp_path, "run", "--", sys.executable, "-c", "import sglang.multimodal_gen")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'sglang'" in done.stderr
+    assert "is it installed in that environment?" in done.stderr
+
+
 def test_our_own_fault_is_logged_and_the_request_answered(tmp_path: Path) -> None:
     """A control file that is no JSON is a fault of ours: a line in the log, and the engine unharmed."""
     script = write_engine(tmp_path)
@@ -146,6 +179,39 @@ def test_tracing_is_switched_on_and_off_by_the_command(tmp_path: Path) -> None:
     stepscope(tmp_path, "requests", "records", "--trace-off")
     assert not (tmp_path / "records" / "control.json").exists()
     assert stepscope(tmp_path, "requests", "nowhere").returncode == 2
+
+
+def test_a_killed_process_that_nobody_has_waited_for_is_not_alive() -> None:
+    """A container's first process often does not wait for orphans: a killed worker stays a zombie."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert alive(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still there
+        assert not alive(process.pid)
+    assert not alive(process.pid)
+
+
+def test_where_nothing_was_recorded_a_plugin_filter_may_be_why(tmp_path: Path) -> None:
+    """Started by the variable alone and left out: no folder, or one without a process; both are explained."""
+    missing = stepscope(tmp_path, "requests", "records")
+    assert missing.returncode == 2
+    (tmp_path / "records").mkdir()
+    empty = stepscope(tmp_path, "requests", "records")
+    for said in (missing.stderr, empty.stderr):
+        assert "a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves stepscope out" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("missing_ms", "said"),
+    [
+        (0.4, "client's wall 10.0 ms, 0.4 ms of it unknown"),
+        (-0.01, "client's wall 10.0 ms, 0.0 ms of it unknown"),
+        (-8.6, "client's wall 10.0 ms, 8.6 ms less than was worked on it"),
+    ],
+)
+def test_no_time_is_less_than_nothing(missing_ms: float, said: str) -> None:
+    """A client that cancels has its answer before the worker hears of it."""
+    assert wall_sentence(10.0, missing_ms) == said
 
 
 def test_off_means_that_nothing_is_loaded() -> None:

@@ -61,6 +61,15 @@ def test_both_languages_have_the_same_commands_and_pictures() -> None:
         assert all(text and (path.parent / name).is_file() for text, name in pictures)
 
 
+def test_both_languages_show_the_same_outputs() -> None:
+    """A recording renewed in one of them is renewed in the other."""
+    recorded = [
+        [fence["body"] for fence in FENCE.finditer(path.read_text(encoding="utf-8"))]
+        for path in (ENGLISH, KOREAN)
+    ]
+    assert recorded[0] == recorded[1]
+
+
 def test_the_korean_guide_is_complete() -> None:
     """Section by section, table row by table row, in Korean."""
     english, korean = (path.read_text(encoding="utf-8") for path in (ENGLISH, KOREAN))

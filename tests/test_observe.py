@@ -13,8 +13,11 @@ import pytest
 import torch
 from diffusers.pipelines.stable_diffusion import pipeline_stable_diffusion as sd_module
 
+import leftovers
 import pipelines
+from stepscope.capture.active import make_instance_wrapper
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
+from stepscope.capture.wrapping import Wrappers
 from stepscope.model.run import Environment, Run, Workload
 from stepscope.model.vocabulary import TraceDetail
 from stepscope.session.observe import ObservedCall, ObserveOptions, TraceRequest, observe_call
@@ -238,3 +241,21 @@ def test_image_to_image_encodes_an_image_and_takes_fewer_steps() -> None:
     assert "ImageVAEEncodingStage" in stage_names(observed.run)
     assert len(observed.run.steps) == 4
     assert np.array_equal(call(), observed.result)
+
+
+def test_what_is_left_on_an_instance_is_found(sd: Any) -> None:
+    """The fixture of all tests sees a wrapper, a hook and an attribute of ours on a pipeline or its parts."""
+    wrappers = Wrappers()
+    sd.scheduler.scale_model_input = sd.scheduler.scale_model_input  # an instance's own, as some engines have
+    wrappers.wrap(sd.scheduler, "scale_model_input", make_instance_wrapper(sd.scheduler))
+    sd.vae.stepscope_seen = True
+    made = pipelines.stable_diffusion()
+    handle = made.unet.mid_block.register_forward_hook(observe_call)
+    try:
+        found = leftovers.found()
+    finally:
+        handle.remove()
+        wrappers.remove()
+        del sd.vae.stepscope_seen, sd.scheduler.scale_model_input
+    assert {"DDIMScheduler().scale_model_input", "AutoencoderKL().stepscope_seen"} <= set(found)
+    assert "mid_block._forward_hooks" in found

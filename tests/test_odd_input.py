@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from diffusers import QwenImagePipeline
 
 import stepscope
 from stepscope.cli import main
@@ -18,7 +23,11 @@ from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.record.abandoned import in_use, remove_abandoned
 from stepscope.record.atomic import keep_existing, write_atomic
 from stepscope.record.run_record import read_run
+from stepscope.session import keep as keep_module
+from stepscope.session import keep_trace as keep_trace_module
+from stepscope.session.generate import generate as session_generate
 from stepscope.session.generate_flags import options_of
+from stepscope.session.rescue import or_elsewhere, scratch_parent
 
 SMALL = {"model_path": "tiny/flux.1-schnell", "num_inference_steps": 1, "warmup": False}
 
@@ -68,6 +77,23 @@ def test_nonsense_is_one_line(words: list[str], said: str, capsys: pytest.Captur
     assert said in error
     assert error.count("\n") == 1
     assert names() == ["nul.yaml", "tag.yaml", "twice.yaml"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["generate", "--prompt", "x"], ["run", "--perf-dump-path", "p.json", __file__]],
+    ids=lambda words: words[0],
+)
+def test_a_current_folder_that_is_gone_is_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scratch folder that was cleared away under the shell."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith("stepscope: error: the current folder cannot be used")
 
 
 def test_prompt_files_from_other_systems_are_split_at_line_ends_only() -> None:
@@ -171,6 +197,67 @@ def test_a_reader_that_goes_away_is_no_failure_of_the_pipeline(
     assert Path("run/run.json").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["generate", "--prompt", "a", "b", "--num-inference-steps", "1", "--perf-dump-path", "p.json"],
+        ["models"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_standard_output_that_is_full_is_one_line(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Redirected to a full disk: no traceback, and no fault of the pipeline's."""
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("stepscope: error: standard output cannot be written: No space left")
+    assert said.count("\n") == 1
+    assert Path("p.json").exists() == ("p.json" in words)
+
+
+def test_every_prompt_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several runs each line that names a prompt; none of the runs is lost."""
+    flags = ["--num-inference-steps", "1", "--perf-dump-path", "p.json"]
+    with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as plain:
+        monkeypatch.setattr(sys, "stdout", plain)
+        assert main(["generate", "--prompt", "Käse 🧀", "字", *flags]) == 0
+        assert plain.errors == "strict"
+        said = plain.buffer.getvalue()  # type: ignore[attr-defined]
+    assert b"Run 2 of 2" in said
+    assert Path("p-1.json").exists()
+
+
+def test_prompts_after_a_failed_one_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was recorded of the others stays; how many were not run is said."""
+    plain = QwenImagePipeline.check_inputs
+
+    def check(self: Any, prompt: Any, *arguments: Any, **more: Any) -> None:
+        if prompt == "b":
+            raise ValueError("not this one")
+        plain(self, prompt, *arguments, **more)
+
+    monkeypatch.setattr(QwenImagePipeline, "check_inputs", check)
+    flags = ["--num-inference-steps", "1", "--perf-dump-path", "p.json", "--no-save-output"]
+    assert main(["generate", "--prompt", "a", "b", "c", "d", *flags]) == 1
+    assert "stepscope: warning: of 4 prompts the last 2 were not run." in capsys.readouterr().err
+    assert sorted(Path().glob("p*.json")) == [Path("p-1.json"), Path("p.json")]
+
+
+def test_a_file_name_can_be_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the encoding lacks is written as an escape, by every command that names a file."""
+    dump = stepscope.generate(prompt="x", num_inference_steps=1, save_output=False, profile=True)[0]
+    assert dump.trace_path is not None
+    with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as plain:
+        monkeypatch.setattr(sys, "stdout", plain)
+        assert main(["slice", str(dump.trace_path), "--steps", "0:1", "-o", "ü.trace.json.gz"]) == 0
+        assert b"\\xfc.trace.json.gz" in plain.buffer.getvalue()  # type: ignore[attr-defined]
+
+
 def test_any_fault_while_files_are_written_costs_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that nobody can read as media: the dump and the record are written, the fault is raised."""
     from stepscope.session import keep
@@ -235,6 +322,81 @@ def test_a_disk_that_the_export_fills_still_takes_the_records(monkeypatch: pytes
 
     assert seen == [[], []]
     assert read_run(Path("run/run.json")).outputs
+
+
+def test_what_a_full_disk_does_not_take_is_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dump, run record, picture and trace of a run whose disk fills meanwhile: written, and named."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    places = [tmp_path / name for name in ("dumps", "run", "outputs", "logs")]
+
+    def full(write: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(*arguments: Any, **more: Any) -> Any:
+            path = [argument for argument in arguments if isinstance(argument, Path)][-1]
+            if any(place in [path, *path.parents] for place in places):
+                raise RunFailedError("cannot write: No space left on device.")
+            return write(*arguments, **more)
+
+        return refuse
+
+    for name in ("write_dump", "write_run", "save_media"):
+        monkeypatch.setattr(keep_module, name, full(getattr(keep_module, name)))
+    monkeypatch.setattr(keep_trace_module, "write_trace", full(keep_trace_module.write_trace))
+    options = options_of(
+        {
+            "prompt": "x",
+            "num_inference_steps": 2,
+            "perf_dump_path": places[0] / "perf.json",
+            "run_dir": places[1],
+            "output_path": places[2],
+            "profile_dir": places[3],
+            "profile": True,
+            "trace_detail": "ops",
+        }
+    )
+    [result] = session_generate(options)
+
+    assert isinstance(result.error, RunFailedError)
+    kept = {path.name.rpartition(".")[2] for path in (tmp_path / "temporary").rglob("*.*")}
+    assert kept == {"json", "png", "gz"}
+    assert result.dump_path is not None
+    assert result.dump_path.name == "perf.json"
+    assert result.run_directory is not None
+    assert read_run(result.run_directory / "run.json").incomplete_reason is None
+    assert result.trace_path is not None
+    assert Path(result.trace_path).exists()
+    told = [text for text in result.run.warnings if text.startswith("what could not be written to")]
+    assert [text.split()[6] for text in told] == [str(places[at]) for at in (3, 2, 1, 0)]
+
+
+def test_where_neither_place_takes_it_the_first_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is left of the second."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def write(folder: Path) -> Path:
+        raise RunFailedError(f"not to {folder.name}")
+
+    with pytest.raises(RunFailedError, match="not to here"):
+        or_elsewhere(write, Path("here"), lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("free_beside", "free_elsewhere", "moves"),
+    [(1 << 20, 1 << 30, True), (1 << 20, 1 << 19, False), (1 << 40, 1 << 41, False)],
+)
+def test_an_export_goes_where_there_is_room(
+    free_beside: int, free_elsewhere: int, moves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profiler writes it once: on a small disk of traces what does not fit would be lost."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    free = {tmp_path: free_beside, tmp_path / "temporary": free_elsewhere}
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free[Path(path)]))
+    assert scratch_parent(tmp_path) == (tmp_path / "temporary" if moves else tmp_path)
 
 
 def test_what_a_killed_process_left_is_cleared_away() -> None:

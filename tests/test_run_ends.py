@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,56 @@ def test_a_module_ends_as_it_ends_alone(way: str, tmp_path: Path) -> None:
     under = programs.run(["-m", "package.module", "-m", "x"], tmp_path)
 
     assert (under.status, under.out, under.own_err) == (alone.status, alone.out, alone.err)
+
+
+CUT_OFF = """
+import os, signal, sys, threading, time
+import pipelines
+
+started = threading.Barrier(2)
+
+def callback(pipeline, index, timestep, tensors):
+    if index == 1:
+        started.wait()
+        if threading.current_thread() is threading.main_thread():
+            os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        time.sleep(60)
+    return {}
+
+def call(steps):
+    try:
+        pipelines.sd(pipelines.stable_diffusion(), steps, callback_on_step_end=callback)
+    finally:
+        print("not reached", flush=True)
+
+threading.Thread(target=call, args=(6,), daemon=True).start()
+call(4)
+"""
+
+
+def test_what_a_signal_cuts_off_is_written(tmp_path: Path) -> None:
+    """SIGTERM ends a program as ever, nothing of it runs any more, and its calls are kept: all threads'."""
+    (tmp_path / "script.py").write_text(CUT_OFF)
+    flags = ["--profile", "--trace-detail", "ops", "--perf-dump-path", "perf.json"]
+    ended = programs.run([*flags, "script.py", "SIGTERM"], tmp_path)
+
+    assert ended.status == -signal.SIGTERM
+    assert ended.out == ""
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("perf*.json")]
+    assert sorted(record["workload"]["steps"] for record in records) == [4, 6]
+    for record in records:
+        assert record["incomplete_reason"] == "Terminated: SIGTERM, in DenoisingStage, step 1"
+        assert len(record["denoise_steps_ms"]) == 2
+    assert "INCOMPLETE call 1: Terminated: SIGTERM" in ended.err
+    assert "Metrics dumped to" in ended.err
+    assert [path for path in (tmp_path / "logs").iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_interrupted_program_with_calls_ends_by_the_signal(tmp_path: Path) -> None:
+    """What shows its calls is imported at the end, and must not change how Python ends the process."""
+    call = "import pipelines\npipelines.sd(pipelines.stable_diffusion(), 1)\n"
+    (tmp_path / "script.py").write_text(call + WAYS["interrupted"])
+    ended = programs.run(["script.py"], tmp_path)
+
+    assert "DenoisingStage" in ended.err
+    assert ended.status == -signal.SIGINT

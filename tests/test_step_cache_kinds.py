@@ -19,7 +19,7 @@ from diffusers import (
 from diffusers.models.transformers import transformer_flux
 
 import pipelines
-from stepscope.analyse.run.step_cache import effect, work_of
+from stepscope.analyse.run.step_cache import use_of, work_of
 from stepscope.capture.wrapping import installed_count
 from stepscope.model.recording import CachedForward
 from stepscope.model.run import Run
@@ -243,7 +243,7 @@ def test_a_cache_inside_blocks_has_no_theoretical_speedup(flux: Any) -> None:
     seen = [CachedForward(blocks=5, of_blocks=5, cached=None, parts=parts, of_parts=5) for parts in (5, 0, 5)]
     run = observe(flux, lambda: call(flux)).run
 
-    told = effect(run, seen)
+    told = use_of("PyramidAttentionBroadcast", run.steps, seen)
 
     assert told is not None
     assert told.theoretical_speedup is None

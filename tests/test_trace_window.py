@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 
 import pipelines
-from stepscope.capture import profiler
+from stepscope.capture import one_profiler, profiler
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.vocabulary import TraceDetail
@@ -25,11 +28,22 @@ def flux() -> Any:
     return pipelines.flux()
 
 
+@pytest.fixture(scope="module")
+def sd() -> Any:
+    return pipelines.stable_diffusion()
+
+
 def trace(
     pipeline: Any, steps: int, asked: int, folder: Path, *, clock: DeviceClock | None = None, **request: Any
 ) -> ObservedCall:
     wanted = TraceRequest(steps=asked, scratch_dir=folder, **request)
     return observe(pipeline, lambda: pipelines.flux_call(pipeline, steps), trace=wanted, clock=clock)
+
+
+def trace_sd(pipeline: Any, steps: int, asked: int, folder: Path, **more: Any) -> ObservedCall:
+    switching = more.pop("switching", None)
+    wanted = TraceRequest(steps=asked, scratch_dir=folder, detail=TraceDetail.OPS, switching=switching)
+    return observe(pipeline, lambda: pipelines.sd(pipeline, steps, **more), trace=wanted)
 
 
 def events_of(observed: ObservedCall) -> list[dict[str, Any]]:
@@ -141,6 +155,108 @@ def test_a_second_profiler_is_not_started(flux: Any, tmp_path: Path) -> None:
     assert observed.raw_trace is None
     assert "another torch.profiler is already recording" in observed.run.warnings[0]
     assert theirs.events()
+
+
+def test_a_profiler_that_waits_for_its_turn_is_not_disturbed(sd: Any, tmp_path: Path) -> None:
+    """In a schedule's warm-up torch says of no profiler that it is at work; a second one ends the process."""
+    import torch
+
+    cycles = torch.profiler.schedule(wait=1, warmup=1, active=1)
+    recorded: list[int] = []
+    traced = []
+    with torch.profiler.profile(
+        schedule=cycles, on_trace_ready=lambda theirs: recorded.append(len(theirs.events()))
+    ) as theirs:
+        for _ in range(3):
+            observed = trace_sd(sd, 2, 1, tmp_path)
+            traced.append(observed.raw_trace is not None)
+            theirs.step()
+
+    assert traced == [True, False, False]
+    assert recorded[0] > 100
+    assert trace_sd(sd, 2, 1, tmp_path).raw_trace is not None
+
+
+@pytest.mark.parametrize("switching", list(Switching))
+def test_a_profiler_that_begins_in_a_traced_call_comes_first(
+    sd: Any, tmp_path: Path, switching: Switching
+) -> None:
+    """Theirs records what it was started for; ours keeps the whole steps until then, and says so."""
+    import torch
+
+    theirs = torch.profiler.profile()
+
+    def callback(_: Any, step: int, *__: Any) -> dict[str, Any]:
+        if step == 2:
+            theirs.start()
+        if step == 3:
+            theirs.stop()
+        return {}
+
+    observed = trace_sd(sd, 6, 5, tmp_path, switching=switching, callback_on_step_end=callback)
+
+    assert theirs.events()
+    assert observed.error is None
+    if switching is Switching.WHOLE:
+        assert observed.raw_trace is None
+        assert "no trace: another torch.profiler began" in observed.run.warnings[0]
+    else:
+        assert observed.raw_trace is not None
+        assert observed.raw_trace.steps == (1, 2)
+        assert "another torch.profiler began after 3 steps: the trace ends there" in observed.run.warnings
+        keep_trace(TraceToKeep(observed=observed, run=observed.run, directory=tmp_path))
+
+
+def test_a_profiler_of_another_thread_gets_its_turn(sd: Any, tmp_path: Path) -> None:
+    """It waits until ours has made way, at the next call that we know of."""
+    import torch
+
+    theirs = torch.profiler.profile()
+    worker = threading.Thread(target=lambda: (theirs.start(), torch.ones(3).cos(), theirs.stop()))
+
+    def callback(_: Any, step: int, *__: Any) -> dict[str, Any]:
+        if step == 2:
+            worker.start()
+            _wait_until(lambda: one_profiler._holders[0].wanted)
+        return {}
+
+    observed = trace_sd(sd, 6, 5, tmp_path, callback_on_step_end=callback)
+    worker.join()
+
+    assert "aten::cos" in {event.name for event in theirs.events()}
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (1, 2)
+
+
+def test_of_two_calls_at_once_one_is_traced(tmp_path: Path) -> None:
+    """Requests of a server's pool: torch has one profiler a process, and two at once end it."""
+    pair = [pipelines.stable_diffusion(), pipelines.stable_diffusion()]
+    barrier = threading.Barrier(2)
+    found: list[ObservedCall] = []
+
+    def callback(_: Any, step: int, *__: Any) -> dict[str, Any]:
+        if step == 1:
+            barrier.wait()
+        return {}
+
+    def work(pipeline: Any) -> None:
+        found.append(trace_sd(pipeline, 4, 2, tmp_path / str(id(pipeline)), callback_on_step_end=callback))
+
+    threads = [threading.Thread(target=work, args=(pipeline,)) for pipeline in pair]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(observed.raw_trace is not None for observed in found) == [False, True]
+    untraced = next(observed for observed in found if observed.raw_trace is None)
+    assert "no trace: another call is being traced" in untraced.run.warnings[0]
+    assert len(untraced.run.steps) == 4
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.001)
 
 
 def test_denoisers_without_a_scheduler_are_counted_by_forwards(tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_an_export_that_was_cut_off_gives_what_is_there(recorded: tuple[Path, Ru
         (-1, tuple(range(12)), ""),
         (5, (0,), "the run has one step, so the trace holds step 0"),
         (-1, (0,), "the run has one step, so the trace holds step 0"),
-        (5, (1,), "5 steps were asked for, 1 follow step 0: the trace holds step 1"),
+        (5, (1,), "5 steps were asked for, 1 follows step 0: the trace holds step 1"),
         (50, (1, 2, 3), "50 steps were asked for, 3 follow step 0: the trace holds steps 1 to 3"),
     ],
 )

@@ -52,7 +52,7 @@ def main():
             {step for context in contexts for step in (*context.cached_steps, *context.cfg_cached_steps)}
         )
         seen = [step.index for step in observed.run.steps if step.work != "computed"]
-        worth = observed.cache
+        worth = observed.run.step_cache
         done.append(
             {
                 "threshold": threshold,

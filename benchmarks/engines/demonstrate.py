@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from third_clock import CLOSE_MS, Interval, Third, apart, of_sglang, of_vllm_omni, within
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 STEPSCOPE = f"""
@@ -44,9 +46,16 @@ TRACED = {  # which steps are in the trace, whoever made it
     "we trace -1": [*range(8)],
     "we trace all stages": [*range(8)],
 }
-CLOSE_MS = 2.0
-"""What our reading of a step may be outside of the third clock's: below its own step, or above the time from
-the end of the step before to the beginning of the next, which belongs to a step with us and to none there."""
+MARKED = {**TRACED, "we trace 3": [0, 1, 2, 3]}  # in our dump: our profiler warms up in step 0, which it says
+CACHE_DIT = {  # two steps of warm-up, at most two cached in a row, a threshold that all pass
+    "SGLANG_CACHE_DIT_ENABLED": "true",
+    "SGLANG_CACHE_DIT_RDT": "10",
+    "SGLANG_CACHE_DIT_WARMUP": "2",
+    "SGLANG_CACHE_DIT_MC": "2",
+}
+SLACK = 0.25
+"""How much longer a pause of ours may be than a profiler's work in it: letting go of its events is in ours
+and in none of the methods that are timed."""
 
 
 def main() -> None:
@@ -55,12 +64,15 @@ def main() -> None:
     parser.add_argument("--only", choices=["sglang", "vllm_omni", "cache_dit"])
     parser.add_argument("--keep", type=Path, help="leave dumps, records and traces here")
     arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # minutes lie between two tables
     engines, wanted = arguments.engines.absolute(), arguments.only
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         work = (arguments.keep or Path(name)).absolute()
         if wanted in (None, "sglang"):
             failures += sglang(engines, work / "sglang")
+            failures += sglang_otherwise(engines, work, "diffusers", BACKEND="diffusers")
+            failures += sglang_otherwise(engines, work, "cache_dit", **CACHE_DIT)
         for mode in ("uniproc", "mp"):
             if wanted in (None, "vllm_omni"):
                 failures += vllm_omni(engines, work / mode, mode)
@@ -82,7 +94,8 @@ def run(
     """The command in the engines' environment, below ``stepscope run`` or plainly; its output."""
     work.mkdir(parents=True, exist_ok=True)
     python = engines / "env" / "bin" / "python"
-    ours = ["run", "--perf-dump-path", "ours.json", "--records", "records", "--profile-dir", "traces", "--"]
+    ours = ["run", "--perf-dump-path", "ours.json", "--run-dir", "runs"]
+    ours += ["--records", "records", "--profile-dir", "traces", "--"]
     full = [*([sys.executable, "-c", STEPSCOPE, *ours] if observed else []), python, *command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables, "PLAIN_TIMES": str(work / "plain")}
     environment["PYTHONPATH"] = os.pathsep.join(str(HERE / path) for path in paths)
@@ -123,20 +136,58 @@ def sglang(engines: Path, work: Path) -> list[str]:
     for number, case in enumerate(CASES[:-1]):
         ours = dump(work / ("ours.json" if number == 0 else f"ours-{number}.json"))
         theirs = dump(work / f"own-{number}.json")
-        third = [(1000 * begin, 1000 * end) for kind, _, begin, end in plain[number] if kind == "step"]
-        failures += check(case["name"], ours, third)
+        third = of_sglang(plain[number])
+        failures += check(case["name"], ours, third, pauses_of(work, ours))
         row(case["name"], "stepscope", steps_of(ours), stage_of(ours))
         row("", "SGLang's dump", steps_of(theirs), stage_of(theirs))
-        row("", "times only", [end - begin for begin, end in third], None)
+        row("", "times only", third.own_ms, sum(third.own_ms))
     print()
     return failures
+
+
+def sglang_otherwise(engines: Path, work: Path, kind: str, **variables: str) -> list[str]:
+    """Its diffusers backend, or its native one with cache-dit: one request with us and without."""
+    work = work / f"sglang_{kind}"
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "cases.json").write_text(json.dumps(CASES[:1]))
+    script = [HERE / "sglang_requests.py", engines / "models" / "Qwen" / "Qwen-Image", "cases.json"]
+    run(engines, work, ["stand_ins/sglang_cpu"], [*script, "done.json"], **variables)
+    run(engines, work, ["stand_ins/sglang_cpu"], [*script, "alone.json"], observed=False, **variables)
+    ours, told = dump(work / "ours.json"), reported(work / "ours.json")["step_cache"]
+    cached = [step["step"] for step in ours["denoise_steps_ms"] if step["work"] != "computed"]
+    print(f"## SGLang 0.5.23, {kind}: {len(steps_of(ours))} steps; report: step_cache {told}\n")
+    pictures = [json.loads((work / name).read_text())[0]["picture"] for name in ("done.json", "alone.json")]
+    checks = {
+        f"steps {steps_of(ours)}": len(steps_of(ours)) == 8,
+        f"steps sum to {sum(steps_of(ours))}": abs(sum(steps_of(ours)) - stage_of(ours)) < 0.01,
+        f"unaccounted {ours['unaccounted_ms']} ms": abs(ours["unaccounted_ms"]) < 1,
+        f"the pictures differ: {pictures}": pictures[0] == pictures[1] is not None,
+        f"warnings: {ours['warnings']}": "own word" not in str(ours["warnings"]),  # where the cache says else
+        f"cached steps {cached}, the report says {told}": (
+            (told or {}).get("cached_steps", []) == cached == ([2, 3, 5, 6] if kind == "cache_dit" else [])
+        ),
+    }
+    return [f"sglang, {kind}: {text}" for text, holds in checks.items() if not holds]
+
+
+def reported(path: Path) -> dict:
+    """The run in what ``stepscope report`` says of a dump."""
+    command = [sys.executable, "-c", STEPSCOPE, "report", str(path), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["runs"][0]
 
 
 def with_dump(case: dict, path: str) -> dict:
     return {**case, "own": {**case.get("own", {}), "perf_dump_path": path}}
 
 
-def check(name: str, ours: dict, third: list[tuple[float, float]]) -> list[str]:
+def pauses_of(work: Path, ours: dict) -> list[Interval]:
+    """The pauses in our record of the request, in milliseconds of the third clock's own clock."""
+    run = json.loads((work / "runs" / f"{ours['request_id']}-rank{ours['rank']}" / "run.json").read_text())
+    return [(pause["host_start_ns"] / 1e6, pause["host_end_ns"] / 1e6) for pause in run["pauses"]]
+
+
+def check(name: str, ours: dict, third: Third, pauses: list[Interval]) -> list[str]:
     """What must hold of one request."""
     steps = steps_of(ours)
     failed = []
@@ -145,12 +196,12 @@ def check(name: str, ours: dict, third: list[tuple[float, float]]) -> list[str]:
         failed.append(f"{len(steps)} steps")
     if abs(sum(steps) - stage_of(ours)) > 0.01:
         failed.append(f"steps sum to {sum(steps)}, the stage is {stage_of(ours)}")
-    if traced != TRACED.get(name, []) and not name.startswith("we trace 3"):
+    if traced != MARKED.get(name, []):
         failed.append(f"traced steps {traced}")
     if abs(ours["unaccounted_ms"]) > 1:
         failed.append(f"unaccounted {ours['unaccounted_ms']} ms")
-    paused = 4 if name == "we trace 3" else None  # the third clock has our profiler's stop in it
-    failed += apart(steps, third, paused)
+    failed += apart(steps, pauses, third)
+    failed += unexplained(pauses, third)
     for trace in ours["traces"]:
         held = sorted(steps_in(Path(trace["path"])))
         if held != TRACED[name]:
@@ -160,15 +211,15 @@ def check(name: str, ours: dict, third: list[tuple[float, float]]) -> list[str]:
     return [f"sglang, {name}: {failure}" for failure in failed]
 
 
-def apart(steps: list[float], third: list[tuple[float, float]], paused: int | None = None) -> list[str]:
-    """Steps, without the first and last, that the third clock does not bear out; see ``CLOSE_MS``."""
-    found = []
-    for step in range(1, len(steps) - 1):
-        least = third[step][1] - third[step][0] - CLOSE_MS
-        most = third[step + 1][0] - third[step - 1][1] + CLOSE_MS
-        if step != paused and not least <= steps[step] <= most:
-            found.append(f"step {step}: {steps[step]:.1f} ms, by the third clock {least:.1f} to {most:.1f}")
-    return found
+def unexplained(pauses: list[Interval], third: Third) -> list[str]:
+    """Pauses of ours in the denoising stage that are not a profiler's work by the third clock."""
+    paused = [within(pauses, step) for step in third.steps]
+    profiler = [within(third.profiler, step) for step in third.steps]
+    return [
+        f"step {number}: a pause of {ours:.1f} ms, a profiler was at work for {theirs:.1f}"
+        for number, (ours, theirs) in enumerate(zip(paused, profiler, strict=True))
+        if not theirs - CLOSE_MS <= ours <= (1 + SLACK) * theirs + CLOSE_MS
+    ]
 
 
 def steps_in(path: Path) -> set[int]:
@@ -192,7 +243,9 @@ def vllm_omni(engines: Path, work: Path, mode: str) -> list[str]:
         failures.append(f"vllm_omni {mode}: the pictures differ: {pictures}")
     took = re.findall(r"'stage_0_gen_ms': ([\d.]+)", observed)
     print(f"## vLLM-Omni 0.30.0, {mode}: milliseconds\n")
-    third = third_steps(work / "plain")
+    third = of_vllm_omni(json.loads(max((work / "plain").glob("*.json")).read_text()), steps=8)
+    if len(third) != 2:
+        return [*failures, f"vllm_omni {mode}: the third clock saw {len(third)} requests"]
     print("| request | its own stage_0_gen_ms | pipeline | outside | steps |\n|---|---|---|---|---|")
     for number in range(2):
         ours = dump(work / ("ours.json" if number == 0 else "ours-1.json"))
@@ -201,23 +254,14 @@ def vllm_omni(engines: Path, work: Path, mode: str) -> list[str]:
             f"| {number} | {float(took[number]):.1f} | {ours['total_duration_ms']:.1f} | {outside:.1f} |"
             f" {' '.join(f'{step:.1f}' for step in steps)} |"
         )
-        others = third[8 * number : 8 * number + 8]
-        print(f"| | times only | | | {' '.join(f'{end - begin:.1f}' for begin, end in others)} |")
-        failures += [f"vllm_omni {mode}, {failure}" for failure in apart(steps, others)]
+        print(f"| | times only | | | {' '.join(f'{ms:.1f}' for ms in third[number].own_ms)} |")
+        failures += [f"vllm_omni {mode}, {failure}" for failure in apart(steps, [], third[number])]
         if len(steps) != 8 or abs(sum(steps) - stage_of(ours)) > 0.01 or abs(ours["unaccounted_ms"]) > 1:
             failures.append(f"vllm_omni {mode}: steps {steps}, unaccounted {ours['unaccounted_ms']}")
         if "0.0 ms of it unknown" not in observed:
             failures.append(f"vllm_omni {mode}: the client's wall time is not accounted for")
     print()
     return failures
-
-
-def third_steps(folder: Path) -> list[tuple[float, float]]:
-    """From each prediction's begin to its scheduler step's end, of the last two requests of 8 steps."""
-    times = json.loads(max(folder.glob("*.json")).read_text())
-    begins = [begin for kind, _, begin, _ in times if kind == "predict"][-16:]
-    ends = [end for kind, _, _, end in times if kind == "scheduler"][-16:]
-    return [(1000 * begin, 1000 * end) for begin, end in zip(begins, ends, strict=True)]
 
 
 def cache_dit(engines: Path, work: Path) -> list[str]:

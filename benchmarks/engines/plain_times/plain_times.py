@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 TIMES = []
+WRAPPED = set()
 
 
 def sglang():
     """SGLang calls this in the parent and in the spawned worker."""
     if "PLAIN_TIMES" not in os.environ:
         return
+    import torch
     from sglang.multimodal_gen.runtime.platforms.plugins import HookRegistry, HookType
 
     base = "sglang.multimodal_gen.runtime.pipelines_core"
@@ -29,6 +31,11 @@ def sglang():
         request,
         HookType.AROUND,
     )
+    own = base.replace("pipelines_core", "utils.profiler.SGLDiffusionProfiler")
+    for name in ("__init__", "_step", "stop"):
+        HookRegistry.register(f"{own}.{name}", profiler, HookType.AROUND)
+    for name in ("start", "step", "stop", "export_chrome_trace"):
+        wrap(torch.profiler.profile, name, "profiler")
 
 
 def stage(original, self, *args, **kwargs):
@@ -36,7 +43,12 @@ def stage(original, self, *args, **kwargs):
 
 
 def step(original, self, ctx, step_state, *args, **kwargs):
+    wrap(type(ctx.scheduler), "step", "scheduler")
     return timed("step", step_state.step_index, original, self, ctx, step_state, *args, **kwargs)
+
+
+def profiler(original, self, *args, **kwargs):
+    return timed("profiler", None, original, self, *args, **kwargs)
 
 
 def request(original, self, stages, batch, *args, **kwargs):
@@ -56,17 +68,27 @@ def vllm_omni():
     wrap(CFGParallelMixin, "predict_noise_maybe_with_cfg", "predict")
     wrap(CFGParallelMixin, "scheduler_step_maybe_with_cfg", "scheduler")
     for name in ("execute_model", "execute_stepwise"):
-        wrap(DiffusionModelRunner, name, name, written=True)
+        wrap(DiffusionModelRunner, name, "call", before=wrap_parts, after=lambda: write("vllm_omni"))
 
 
-def wrap(owner, name, kind, *, written=False):
+def wrap_parts(runner):
+    """What lies before and behind the denoising loop is a matter of the model's own parts."""
+    wrap(type(runner.pipeline.scheduler), "set_timesteps", "timesteps")
+    wrap(type(runner.pipeline.vae), "decode", "decode")
+
+
+def wrap(owner, name, kind, *, before=lambda _: None, after=lambda: None):
+    """Once for each method."""
+    if (owner, name) in WRAPPED:
+        return
+    WRAPPED.add((owner, name))
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
+        before(self)
         result = timed(kind, None, original, self, *args, **kwargs)
-        if written:
-            write("vllm_omni")
+        after()
         return result
 
     setattr(owner, name, wrapper)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.model.run import StepCacheUse
+
 REPORT_SCHEMA_VERSION = 1
 """1 (2026-11): first."""
 
@@ -110,6 +112,7 @@ class RunSummary:
     environment: tuple[tuple[str, str], ...] = ()  # flattened, for tables and comparison
     workload: tuple[tuple[str, str], ...] = ()
     engaged: tuple[tuple[str, str], ...] = ()
+    step_cache: StepCacheUse | None = None
     peak_memory_bytes: int | None = None
     incomplete_reason: str | None = None
     warnings: tuple[str, ...] = ()

@@ -22,6 +22,10 @@ WORKING_SHARE = 0.1
 wait (a progress bar, a monitor) says nothing about the times."""
 
 
+_LONGEST = 128
+"""Bytes of three 64-bit numbers, with room."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuReading:
     """The process at one moment. ``threads``: (ran, waited) in ns by thread id; empty where not known."""
@@ -77,22 +81,28 @@ def usable_cpus() -> int:
 def _threads(folder: Path) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     try:
-        threads = list(folder.iterdir())
+        threads = os.listdir(folder)  # noqa: PTH208  pathlib takes three times as long, twice a request
     except OSError:
         return found
     for thread in threads:
-        if (times := _times(thread / "schedstat")) is not None:
-            found[thread.name] = times
+        if (times := _times(f"{folder}/{thread}/schedstat")) is not None:
+            found[thread] = times
     return found
 
 
-def _times(file: Path) -> tuple[int, int] | None:
+def _times(file: str) -> tuple[int, int] | None:
     """None where the thread has ended, or the kernel keeps no such numbers."""
     try:
-        ran, waited, _ = file.read_text(encoding="ascii").split()
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        ran, waited, _ = os.read(descriptor, _LONGEST).split()
         return int(ran), int(waited)
     except (OSError, ValueError):
         return None
+    finally:
+        os.close(descriptor)
 
 
 def _involuntary_switches() -> int | None:

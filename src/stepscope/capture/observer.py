@@ -165,9 +165,14 @@ class CallInProgress:
         self.call.wake(BETWEEN_STEPS)
         self._token = ACTIVE.set(self.call)
 
+    def leave_the_profiler(self) -> None:
+        """Do without the trace: the profiler belongs to another thread than the one that ends the call."""
+        self._window = None
+
     def finish(self, error: BaseException | None = None, result: Any = None) -> Captured:
         """End the observation, however the call ended, and freeze what was seen."""
-        ACTIVE.reset(self._token)
+        with suppress(ValueError):  # cut off from another thread or context
+            ACTIVE.reset(self._token)
         try:
             ends, end, failure = self._end(None if error is not None else result)
         finally:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stepscope.capture.one_profiler import Recording, foreign_at_work
 from stepscope.capture.tracing import Switching, TraceRequest
 from stepscope.model.run import Anchor
 from stepscope.model.vocabulary import TraceDetail
@@ -40,8 +41,12 @@ def still_attached(device_kind: str) -> tuple[str, ...]:
 class Profiler:
     """torch.profiler with the activities of the pipeline's device, and anchors for its clock."""
 
-    def __init__(self, request: TraceRequest, device_kind: str) -> None:
+    def __init__(
+        self, request: TraceRequest, device_kind: str, make_way: Callable[[], None] = lambda: None
+    ) -> None:
         self.request = request
+        self._make_way = make_way
+        self._recording: Recording | None = None
         self.anchors: list[tuple[int, int]] = []
         self.wall_anchors: list[Anchor] = []
         self.running = False
@@ -65,15 +70,26 @@ class Profiler:
         return Switching.TOGGLE if self.lean and can_toggle(self._device_kind) else Switching.PAUSE
 
     def start(self, *, collecting: bool = True) -> None:
-        """Start recording. Raises RuntimeError if another profiler is at work."""
+        """Start recording. Raises RuntimeError if another profiler is at work.
+
+        When somebody else's is about to start, ``make_way`` is called, which is to stop this one.
+        """
         import torch
 
-        if torch.autograd._profiler_enabled():
-            message = "another torch.profiler is already recording"
-            raise RuntimeError(message)
+        self._recording = recording = Recording(self._make_way)
+        recording.take()
+        try:
+            self._begin(torch.profiler.profile, collecting=collecting)
+        except BaseException:
+            if not self.running:
+                recording.give_back()
+            raise
+        recording.starting = False
+
+    def _begin(self, make: Callable[..., Any], *, collecting: bool) -> None:
         self._activities = _activities(self._device_kind)
         mapping, full = self.request.mapping, self.request.detail is TraceDetail.FULL
-        profile = torch.profiler.profile(
+        profile = make(
             activities=self._activities,
             record_shapes=mapping or full,
             with_stack=full and not mapping,
@@ -103,11 +119,20 @@ class Profiler:
     def stop(self, *, collecting: bool = True) -> None:
         """Stop recording; RuntimeError if the profiler fails (it is off then)."""
         self.running = False
-        if collecting:
-            self._anchor()
-        else:
-            self._keep_what_was_collected()
-        self._profile.stop()
+        try:
+            if collecting:
+                self._anchor()
+            else:
+                self._keep_what_was_collected()
+            self._profile.stop()
+        finally:
+            if self._recording is not None:
+                self._recording.give_back()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody else's profiler waits in another thread for this one to stop."""
+        return self._recording is not None and self._recording.wanted
 
     def _keep_what_was_collected(self) -> None:
         """Make one more record, so that those from before the switch are processed with it.
@@ -147,15 +172,19 @@ class Profiler:
         self.wall_anchors.append(Anchor(unix_ns=time.time_ns(), host_ns=time.perf_counter_ns()))
 
 
-@functools.cache
 def can_toggle(device_kind: str) -> bool:
     """Whether collection can be switched on a device while a profiler is at work: tried, once in a process.
 
     Not every torch can, and some lose everything that was collected; then the profiler stops in a pause.
     """
+    return not foreign_at_work() and _tried_to_toggle(device_kind)
+
+
+@functools.cache
+def _tried_to_toggle(device_kind: str) -> bool:
     import torch
 
-    if torch.autograd._profiler_enabled() or not hasattr(torch._C._autograd, "_toggle_collection_dynamic"):
+    if not hasattr(torch._C._autograd, "_toggle_collection_dynamic"):
         return False
     trial = Profiler(TraceRequest(steps=1, scratch_dir=Path(), detail=TraceDetail.KERNELS), device_kind)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from stepscope.capture.active import ActiveCall, Watcher
 from stepscope.capture.line_watch import LineWatch
@@ -35,7 +36,7 @@ class TraceWindow(Watcher):
         self.outside: tuple[OutsideRun, ...] = ()
         self._call = call
         self._request = request
-        self.profiler = Profiler(request, (call.clock.device or "cpu").partition(":")[0])
+        self.profiler = Profiler(request, (call.clock.device or "cpu").partition(":")[0], self._make_way)
         self._recording_since: int | None = None
         self._finished = False
         self._stepped = False  # scheduler.step was seen since the last forward
@@ -56,6 +57,8 @@ class TraceWindow(Watcher):
 
     def before(self, kind: CallKind) -> None:
         """Start before the first forward, stop before the first known call after the last wanted step."""
+        if self.profiler.wanted and self.profiler.running:
+            self._make_way()
         if self._finished or self._switching is Switching.WHOLE:
             self._say_what_is_missed(kind)
             return
@@ -141,6 +144,18 @@ class TraceWindow(Watcher):
             stop()
         except RuntimeError as error:  # must not reach the user's pipeline
             self.warnings.append(f"the profiler could not be stopped cleanly: {error}")
+
+    def _make_way(self) -> None:
+        """Somebody else's profiler begins, which comes first: keep the whole steps that ours has seen."""
+        cut = not self._finished
+        whole = 0 if self._switching is Switching.WHOLE else self._ended + self._stepped
+        self._call.pause("profiler stop", self.end)
+        if cut and whole:
+            self.warnings.append(f"another torch.profiler began after {whole} steps: the trace ends there")
+            self._request = replace(self._request, steps=max(whole - 1, 1))
+        elif cut:
+            self.warnings.append("no trace: another torch.profiler began before there was a whole one")
+            self._call.profiled.clear()
 
     def end(self) -> None:
         """After the pipeline call, however it ended: stop what is still at work."""

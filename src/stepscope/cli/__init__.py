@@ -16,7 +16,13 @@ from stepscope.cli.gate import GateCommand
 from stepscope.cli.generate import GenerateCommand
 from stepscope.cli.models import ModelsCommand
 from stepscope.cli.nsys import NsysCommand
-from stepscope.cli.output import say
+from stepscope.cli.output import (
+    cannot_print,
+    discard_output,
+    every_character_printable,
+    output_is_broken,
+    say,
+)
 from stepscope.cli.parser import Parser
 from stepscope.cli.report import ReportCommand
 from stepscope.cli.requests import RequestsCommand
@@ -67,8 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the only place that prints errors and decides the exit status."""
     _open_closed_streams()
     try:
-        arguments = build_parser().parse_args(argv)
-        outcome: Outcome = arguments.entrypoint(arguments)
+        with every_character_printable():
+            arguments = build_parser().parse_args(argv)
+            outcome: Outcome = arguments.entrypoint(arguments)
+            sys.stdout.flush()
     except StepscopeError as error:
         say(f"error: {error}")
         return error.exit_status
@@ -77,9 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"stepscope: {f'ended by {stop}' if by_signal else 'interrupted'}", file=sys.stderr)
         return stop.exit_status if isinstance(stop, Terminated) else 130
     except BrokenPipeError:
-        # The reader (head, less) went away: not our failure. Keep the interpreter from flushing into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # the reader (head, less) went away: not our failure
         return 141
+    except OSError as error:
+        if not output_is_broken():
+            raise
+        say(f"error: {cannot_print(error)}")
+        return 1
     return outcome if isinstance(outcome, int) else outcome()
 
 

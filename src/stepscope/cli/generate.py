@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.config_file import with_config
 from stepscope.cli.generate_flags import NOT_HERE, SIZES, add_flags
+from stepscope.cli.output import cannot_print, output_is_broken, say
 from stepscope.cli.parser import Parser
 from stepscope.model.errors import StepscopeError
 
@@ -68,18 +69,24 @@ class GenerateCommand:
             _print_together(results)
         except (StepscopeError, BrokenPipeError, KeyboardInterrupt):
             raise
-        except BaseException as raised:  # of the warm-up, when there is nothing to write yet; SystemExit too
+        except BaseException as raised:  # of the warm-up, nothing to write yet; SystemExit; or of printing
+            if isinstance(raised, OSError) and output_is_broken():
+                raise cannot_print(raised) from raised
             error = raised
+        if error is not None and results and (left := len(options.requests) - len(results)):
+            say(f"warning: of {len(options.requests)} prompts the last {left} were not run.")
         return show_failure(error, recorded=bool(results) and results[-1].has_files)
 
 
 def _print(result: GenerateResult, *, number: int, count: int) -> None:
     """One run on standard output; of several prompts, with a line that says which."""
     from stepscope.analyse.run.summarise import summarise
+    from stepscope.render.report.report_terminal import in_encoding
     from stepscope.render.report.run_summary import RunFiles, run_header, write_run_summary
 
     if count > 1:
-        sys.stdout.write(run_header(result.run, number=number, count=count))
+        header = run_header(result.run, number=number, count=count)
+        sys.stdout.write(in_encoding(header, sys.stdout.encoding))
     files = RunFiles(perf_dump=result.dump_path, run_directory=result.run_directory)
     shown = tuple(text for text in result.run.warnings if text != str(result.error))  # main prints that one
     run = replace(result.run, warnings=shown)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from stepscope.session.engines.collect import ObservedRequest
 
 MOST_SHOWN = 20
+NOTICED_MS = 0.05
+"""Less would read 0.0 ms."""
 
 
 def observe_command(arguments: argparse.Namespace) -> int:
@@ -62,6 +64,8 @@ def lines_of(requests: tuple[ObservedRequest, ...]) -> Iterator[str]:
 
 def line_of(request: ObservedRequest) -> str:
     """One request in one line: the pipeline call, what lay around it, and whether it all adds up."""
+    from stepscope.render.report.answer import cache_sentence
+
     run, dump = request.run, request.dump
     parts = [f"{request.engine} {run.request_id[:8]}"]
     if run.world_size > 1:
@@ -70,13 +74,18 @@ def line_of(request: ObservedRequest) -> str:
     parts.append(f"pipeline {dump.total_duration_ms:.1f} ms")
     parts += [f"{item.name} {item.duration_ms:.1f} ms" for item in dump.outside_stages]
     if request.wall_ns is not None and request.missing_ns is not None:
-        parts.append(
-            f"client's wall {request.wall_ns / 1e6:.1f} ms, {request.missing_ns / 1e6:.1f} ms of it unknown"
-        )
-    if request.cache is not None:
-        parts.append(f"{len(request.cache.cached_steps)} steps from a cache")
+        parts.append(wall_sentence(request.wall_ns / 1e6, request.missing_ns / 1e6))
+    if run.step_cache is not None:
+        parts.append(cache_sentence(run.step_cache, len(run.steps)))
     if run.incomplete_reason:
         parts.append(f"incomplete: {run.incomplete_reason}")
     if dump.trust is not None and not dump.trust.ok:
         parts.append("untrusted: " + "; ".join(dump.trust.reasons))
     return ", ".join(parts)
+
+
+def wall_sentence(wall_ms: float, missing_ms: float) -> str:
+    """The client's wall time and what of it has no name; a cancelled request's client waits no longer."""
+    if missing_ms <= -NOTICED_MS:
+        return f"client's wall {wall_ms:.1f} ms, {-missing_ms:.1f} ms less than was worked on it"
+    return f"client's wall {wall_ms:.1f} ms, {max(0.0, missing_ms):.1f} ms of it unknown"

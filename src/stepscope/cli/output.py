@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from stepscope.model.errors import RunFailedError
 
 
 def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
@@ -74,6 +78,44 @@ def deliver(text: str, path: Path | None, *, inert: bool | None = None) -> None:
 
     write_atomic(path, text.encode("utf-8", "backslashreplace"))
     say(f"written to {path.resolve()}")
+
+
+@contextmanager
+def every_character_printable() -> Iterator[None]:
+    """Write escapes for what the encoding of standard output lacks: a file's name is no reason to fail."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+        yield
+        return
+    stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # a stream that takes nothing any more fails when it is flushed
+            stream.reconfigure(errors="strict")
+
+
+def output_is_broken() -> bool:
+    """Whether standard output takes nothing any more (a full disk), tried; then what waits is given up."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
+        return True
+    return False
+
+
+def cannot_print(error: OSError) -> RunFailedError:
+    """What is said where ``output_is_broken``."""
+    return RunFailedError(
+        f"standard output cannot be written: {error.strerror}.", remedy="Send it somewhere else."
+    )
+
+
+def discard_output() -> None:
+    """Keep the interpreter from flushing what was not taken, which would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:

@@ -45,12 +45,13 @@ class RequestsCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Set the tracing if that was asked for, else show what there is."""
-        from stepscope.session.engines.command import set_tracing
+        from stepscope.session.engines.command import FILTERED, set_tracing
 
         if not arguments.records.is_dir():
             raise UsageError(
                 f"{arguments.records} is no folder.",
-                remedy="Give the one of stepscope run --records, or of the variable STEPSCOPE.",
+                remedy="Give the one of stepscope run --records, or of the variable STEPSCOPE. If an"
+                f" engine ran with that variable: {FILTERED}.",
             )
         if arguments.trace_off or arguments.trace_next is not None or arguments.trace_request:
             set_tracing(arguments.records, _tracing(arguments))
@@ -77,7 +78,7 @@ def _show(arguments: argparse.Namespace) -> int:
     from stepscope.cli.observed_command import lines_of
     from stepscope.record.spool_reader import read_spool
     from stepscope.session.engines.collect import Destination, collect
-    from stepscope.session.engines.command import alive, trouble
+    from stepscope.session.engines.command import NOTHING_RECORDED, alive, trouble
 
     content = read_spool(arguments.records)
     problems = list(content.problems)
@@ -87,6 +88,6 @@ def _show(arguments: argparse.Namespace) -> int:
     for pid, request_id in content.unfinished:
         if alive(pid):
             print(f"process {pid} is at request {request_id}")
-    for problem in (*problems, *trouble(content)):
+    for problem in (*problems, *trouble(content, unseen=NOTHING_RECORDED)):
         print(f"stepscope: warning: {problem}", file=sys.stderr)
     return 0

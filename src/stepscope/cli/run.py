@@ -99,6 +99,7 @@ class RunCommand:
             return observe_command(arguments)
         from stepscope.session.attached_run import ObservedProcess
         from stepscope.session.children import environment_of_children
+        from stepscope.session.interrupts import before_ending
         from stepscope.session.run_script import execute
 
         program = _program(arguments)
@@ -110,6 +111,7 @@ class RunCommand:
         if options.children:
             os.environ.update(environment_of_children(process.options, os.environ))
         atexit.register(_finish, process, os.getpid())
+        before_ending(lambda error: _cut_off(process, error))
 
         def run_program() -> int:
             execute(program)
@@ -166,6 +168,27 @@ def _finish(process: ObservedProcess, owner: int) -> None:
     if os.getpid() != owner:  # a forked child that ends as Python programs do
         return
     process.close()
+    with contextlib.suppress(BrokenPipeError):
+        _show(process)
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+        _end_as_interrupted()
+
+
+def _end_as_interrupted() -> None:
+    """Let the interpreter end by SIGINT, as it does after an interrupt that nobody caught.
+
+    It remembers that (``pymain_run_python``) until the next source text is evaluated, which making any named
+    tuple or dataclass does: what shows the calls is imported here, after the program.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")  # noqa: S102
+
+
+def _cut_off(process: ObservedProcess, error: BaseException) -> None:
+    """A signal ends the process now: write what its calls have given so far, and show it."""
+    if os.getpid() != process.pid:
+        return
+    process.cut_off(error)
     with contextlib.suppress(BrokenPipeError):
         _show(process)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepscope.model.run import StepCacheUse
+
 DUMP_SCHEMA_VERSION = 1
 """1 (2026-11): first. 0 is what a dump without the key gets: SGLang's own."""
 
@@ -129,6 +131,7 @@ class PerfDump:
     environment: dict[str, Any] = field(default_factory=dict)
     workload: dict[str, Any] = field(default_factory=dict)
     engaged: dict[str, Any] = field(default_factory=dict)
+    step_cache: StepCacheUse | None = None
     warmup: dict[str, Any] | None = None
     traces: tuple[dict[str, Any], ...] = ()
     outputs: tuple[dict[str, Any], ...] = ()

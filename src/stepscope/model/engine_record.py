@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from stepscope.model.recording import Recording
 from stepscope.model.run import Engaged, Environment, Workload
 
+UNKNOWN_VERSION = "unknown"
+"""Where no metadata of the engine says it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:

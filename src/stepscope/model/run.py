@@ -296,6 +296,16 @@ class Engaged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepCacheUse:
+    """What a step cache did in one run, and what it was worth."""
+
+    name: str  # cache-dit, FirstBlockCache, ...; several are joined by commas
+    cached_steps: tuple[int, ...]  # steps with at least one forward that was not fully computed
+    theoretical_speedup: float | None  # all blocks over computed ones; None where blocks are cached in part
+    effective_speedup: float | None  # denoising if every step took a computed one's median, over as measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
     """Which clock durations come from, and what the start-up self-test said of it."""
 
@@ -331,6 +341,7 @@ class Run:
     traces: tuple[TraceWindow, ...] = ()
     outputs: tuple[Output, ...] = ()
     engaged: Engaged = Engaged()
+    step_cache: StepCacheUse | None = None  # None: no step cache was mounted
     cpu: CpuUse | None = None
     warnings: tuple[str, ...] = ()
     incomplete_reason: str | None = None

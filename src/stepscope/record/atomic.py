@@ -129,9 +129,9 @@ def check_writable(directory: Path) -> None:
         RunFailedError: the directory cannot be created or written, or the disk is full.
 
     """
-    whole = directory.absolute()
     probe = Path()
     try:
+        whole = directory.absolute()  # fails where the current folder has been removed
         there = next(path for path in (whole, *whole.parents) if path.exists())
         probe = there / f".stepscope-{os.getpid()}.tmp"
         probe.write_bytes(b"\0" * 4096)

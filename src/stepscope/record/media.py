@@ -55,7 +55,7 @@ def save_media(media: Media, folder: Path, stem: str, *, stamp: str | None = Non
         ) from error
     except (OSError, RuntimeError, ValueError) as error:
         raise RunFailedError(
-            f"The {media.kind} could not be saved under {folder}: {error}",
+            f"The {media.kind} could not be saved under {folder}: {error}.",
             remedy="Check the folder's permissions and free space, or choose another --output-path.",
         ) from error
     finally:

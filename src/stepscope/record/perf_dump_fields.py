@@ -42,6 +42,13 @@ DESCRIPTIONS = {
     "DumpMemory.peak_reserved_mb": "SGLang: highest reservation so far in the run, MiB.",
     "DumpTrust.ok": "Whether the numbers agree with each other.",
     "DumpTrust.reasons": "Every reason why they do not.",
+    "StepCacheUse.name": "cache-dit, FirstBlockCache, ...; several are joined by commas.",
+    "StepCacheUse.cached_steps": "Indices of the steps with a forward that was not fully computed.",
+    "StepCacheUse.theoretical_speedup": "All blocks over computed ones; null where cached inside blocks.",
+    "StepCacheUse.effective_speedup": (
+        "What denoising would take if its untraced steps from 1 on all took the median of the computed ones,"
+        " over what it took; null where there is none."
+    ),
     "PerfDump.timestamp": "SGLang: when the call began, UTC, ISO 8601.",
     "PerfDump.request_id": "SGLang: id of the run; traces carry it in their names.",
     "PerfDump.commit_hash": "SGLang: commit of the working directory's repository, or N/A.",
@@ -72,6 +79,7 @@ DESCRIPTIONS = {
     "PerfDump.environment": "Versions, device and host. Never environment variables.",
     "PerfDump.workload": "What was asked for: model, size, steps, guidance, dtype, offload, compile, seed.",
     "PerfDump.engaged": "What was seen at work, as against what was asked for; null: could not be seen.",
+    "PerfDump.step_cache": "What a step cache did and what it was worth; null where none was mounted.",
     "PerfDump.warmup": "What was done before the measured call and whether a steady state was reached.",
     "PerfDump.traces": "Trace files of this run and the steps in them.",
     "PerfDump.outputs": "Saved pictures and videos, with a hash of their pixels.",

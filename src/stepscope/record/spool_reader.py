@@ -26,6 +26,7 @@ class SpoolContent:
     unfinished: tuple[tuple[int, str], ...]  # (pid, request id): the process died at it, or is at it still
     log: tuple[str, ...]
     problems: tuple[str, ...]
+    started: bool = True  # a Python process has seen the folder, whether or not it imported an engine
 
 
 def read_spool(folder: Path) -> SpoolContent:
@@ -43,6 +44,7 @@ def read_spool(folder: Path) -> SpoolContent:
         ),
         log=_log(folder / LOG),
         problems=tuple(problems),
+        started=(folder / PROCESSES).is_dir(),
     )
 
 

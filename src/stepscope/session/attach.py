@@ -11,7 +11,7 @@ import types
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import CallIdentity, TraceRequest, observed_of, where_it_ended
+from stepscope.session.rescue import scratch_parent
 from stepscope.workload.describe_call import describe_call
 from stepscope.workload.placement import choose_device
 
@@ -56,8 +57,9 @@ class Attachment:
         self._earlier = EarlierCalls()
         self._pid = os.getpid()
         self._writing = threading.Lock()  # the files of one call after the other
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()  # a signal's handler may count in the midst of counting
         self._open = 0
+        self._running: dict[int, OpenCall] = {}
         self._closing = False
 
     def close(self) -> None:
@@ -134,7 +136,7 @@ class Attachment:
             plan = self._plan(number)
             described, earlier = workload(), self._earlier.of(subject)
             trace = _trace_request(plan, scratch)
-            return OpenCall(
+            begun = OpenCall(
                 attachment=self,
                 number=number,
                 plan=plan,
@@ -152,6 +154,8 @@ class Attachment:
             self._count(-1)
             self._problem(f"a call could not be observed: {_said(error)}")
             return None
+        self._running[number] = begun
+        return begun
 
     def end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
         """Freeze and keep a call that has ended, however it ended. Signals wait until it is written.
@@ -164,7 +168,17 @@ class Attachment:
         if (waiting := interrupts.pending()) is not None:
             raise waiting
 
+    def cut_off(self, error: BaseException) -> None:
+        """The process ends here: keep every call that is on its way as far as it has come."""
+        for call in list(self._running.values()):
+            if call.thread != threading.get_ident():
+                call.progress.leave_the_profiler()
+            with call.scratch:
+                self._end(call, error, None)
+
     def _end(self, call: OpenCall, error: BaseException | None, result: Any) -> None:
+        if self._running.pop(call.number, None) is None:
+            return  # it was cut off
         try:
             captured = call.progress.finish(error, result)
             make = functools.partial(_kept, self._ended(call, captured), captured, call.plan.places)
@@ -215,6 +229,7 @@ class OpenCall:
     earlier: Earlier
     scratch: ExitStack
     progress: CallInProgress
+    thread: int = field(default_factory=threading.get_ident)
 
     def end(self, error: BaseException | None, result: Any = None) -> None:
         """It has ended; nothing of ours is raised, but a signal that came meanwhile may be."""
@@ -250,7 +265,8 @@ def _trace_request(plan: CallPlan, scratch: ExitStack) -> TraceRequest | None:
     if plan.trace is None or plan.places.traces is None:
         return None
     plan.places.traces.mkdir(parents=True, exist_ok=True)
-    folder = scratch.enter_context(tempfile.TemporaryDirectory(prefix=".stepscope-", dir=plan.places.traces))
+    parent = scratch_parent(plan.places.traces)
+    folder = scratch.enter_context(tempfile.TemporaryDirectory(prefix=".stepscope-", dir=parent))
     return TraceRequest(
         steps=plan.trace.steps,
         all_stages=plan.trace.all_stages,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.capture.ranks import rank_here
 from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.perf_dump import numbered
-from stepscope.session.destinations import Destinations, free_run_directory, profile_directory
+from stepscope.session.destinations import (
+    Destinations,
+    check_current_folder,
+    free_run_directory,
+    profile_directory,
+)
 from stepscope.session.generate_options import ProfileOptions
 
 NO_FILES = Destinations(traces=None, outputs=None, perf_dump=None, run=None)
@@ -46,6 +52,7 @@ class AttachOptions:
 
 def settled(options: AttachOptions) -> AttachOptions:
     """The same with absolute paths: the program may change its working directory."""
+    check_current_folder()
     trace = options.trace
     if trace is not None and (trace.directory or not options.run_directory):
         trace = replace(trace, directory=(trace.directory or profile_directory()).absolute())
@@ -85,3 +92,8 @@ def _apart(path: Path | None, process: str) -> Path | None:
     if path is None or not parts:
         return path
     return path.with_name("-".join([path.stem, *parts]) + path.suffix)
+
+
+def process_name(environ: Mapping[str, str] = os.environ) -> str:
+    """What sets a child's files apart: its process id; nothing for a rank, which has its own name."""
+    return "" if "RANK" in environ else f"pid{os.getpid()}"

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.capture.watching import PipelineCall, WatchAll
-from stepscope.session.attach_plan import AttachOptions, plan_of, settled
-from stepscope.session.children import process_name
+from stepscope.session.attach_plan import AttachOptions, plan_of, process_name, settled
 from stepscope.session.commit import commit_here
 
 if TYPE_CHECKING:
@@ -45,10 +44,15 @@ class ObservedProcess:
         self._commit = commit_here()
         self._problem = problem
         self._attachment: Attachment | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come in between
         self._told_of_fork = False
         self._watch = WatchAll(self._handle, here=False, block=self._block)
         self._watch.__enter__()
+
+    def cut_off(self, error: BaseException) -> None:
+        """The process ends here: write what its calls that are on their way have given so far."""
+        if self._attachment is not None and os.getpid() == self.pid:
+            self._attachment.cut_off(error)
 
     def close(self) -> None:
         """Take away everything that was installed."""
@@ -89,7 +93,7 @@ class ObservedProcess:
     def _begin_in_fork(self) -> None:
         """A forked child begins anew: its files have its own name, the parent's calls are the parent's."""
         self.pid = os.getpid()
-        self._lock = threading.Lock()  # the parent's may have been held by a thread that is not here
+        self._lock = threading.RLock()  # the parent's may have been held by a thread that is not here
         self.options = replace(self.options, process=process_name())
         self._attachment, self.count = None, 0
         self.calls.clear()

@@ -40,19 +40,18 @@ def start_in_child(environ: Mapping[str, str] = os.environ) -> None:
         PostImport(frozenset({*BASES, MARKS}), lambda _: _begin(text, environ)).install()
 
 
-def process_name(environ: Mapping[str, str] = os.environ) -> str:
-    """What sets a child's files apart: its process id; nothing for a rank, which has its own name."""
-    return "" if "RANK" in environ else f"pid{os.getpid()}"
-
-
 def _begin(text: str, environ: Mapping[str, str]) -> None:
     if _observed:
         return
     try:
+        from stepscope.session.attach_plan import process_name
         from stepscope.session.attached_run import ObservedProcess
+        from stepscope.session.interrupts import before_ending
 
         options = replace(from_text(text), process=process_name(environ), children=True)
-        _observed.append(ObservedProcess(options, complain))
+        process = ObservedProcess(options, complain)
+        _observed.append(process)
+        before_ending(process.cut_off)
     except Exception as error:  # the child goes on without us
         complain(f"a child process is not observed: {error}")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.model.errors import UsageError
+from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.record.atomic import check_writable, is_special
 from stepscope.record.perf_dump import numbered
 from stepscope.record.run_record import RUN_FILE
@@ -57,10 +57,21 @@ class Destinations:
             )
 
 
+def check_current_folder() -> None:
+    """Raise RunFailedError where it has been removed: neither relative paths nor torch work there."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise RunFailedError(
+            f"the current folder cannot be used: {error.strerror}.", remedy="Change to one that is there."
+        ) from error
+
+
 def destinations(
     options: GenerateOptions, number: int, environ: Mapping[str, str] = os.environ
 ) -> Destinations:
     """The places of the run of prompt ``number``; a run directory that holds a run is left alone."""
+    check_current_folder()
     run = free_run_directory(options.run_directory, number)
     traces = outputs = None
     if options.profile is not None:

@@ -24,6 +24,7 @@ from stepscope.session.keep import Finished, keep
 from stepscope.session.mapping import Mapping, mapping_pass, mapping_steps
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import ObserveOptions, TraceRequest, observe_call, where_it_ended
+from stepscope.session.rescue import scratch_parent
 from stepscope.session.trace_forecast import PlannedWindow, forecast, plan_window
 from stepscope.session.warmup import not_warmed_up, warm_up
 from stepscope.workload.arguments import call_arguments
@@ -223,11 +224,11 @@ def _scratch(places: Destinations) -> Iterator[Path | None]:
         return
     places.check()
     places.traces.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(places.traces)
+    parent = scratch_parent(places.traces)
+    for once in {parent, places.traces}:
+        remove_abandoned(once)
     with (
-        tempfile.TemporaryDirectory(
-            prefix=SCRATCH_PREFIX, dir=places.traces, ignore_cleanup_errors=True
-        ) as folder,
+        tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder,
         in_use(Path(folder)),
     ):
         raw = Path(folder) / "raw"

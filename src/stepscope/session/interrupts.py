@@ -6,9 +6,10 @@ signals held back, and the slow parts (a picture, a trace) can be given up one a
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -95,6 +96,36 @@ def termination_raises() -> Iterator[None]:
     finally:
         for number in mine:
             signal.signal(number, signal.SIG_DFL)
+
+
+GRACE_S = 20.0
+"""How long what was recorded may take to be written before the process is ended without it."""
+
+
+def before_ending(work: Callable[[Terminated], None]) -> None:
+    """Do ``work`` when SIGTERM or SIGHUP is about to end the process, which it does all the same.
+
+    By default they end it at once, and Python gets no chance. Only where nobody has set a handler, and only
+    in the main thread; who sets one later replaces this. No exception is raised in the program and none of
+    its exit functions runs, as without. A second signal ends it at once, and so does work that takes longer
+    than ``GRACE_S``.
+    """
+    if not _in_main_thread():
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        timer = threading.Timer(GRACE_S, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
+        try:
+            work(Terminated(number))
+        finally:  # whatever went wrong: the process was to end
+            os.kill(os.getpid(), number)
+
+    for number in SIGNALS:
+        if number != signal.SIGINT and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, handle)
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:

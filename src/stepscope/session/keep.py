@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from stepscope.session.interrupts import Interrupts
 from stepscope.session.keep_trace import TraceToKeep, keep_trace
 from stepscope.session.mapping import Mapping
 from stepscope.session.observe import ObservedCall
+from stepscope.session.rescue import or_elsewhere
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.media import media_of
 from stepscope.workload.request import Loaded
@@ -46,6 +48,9 @@ class _Kept:
         """Append to tuples of the run: ``outside``, ``outputs``, ``traces``, ``warnings``."""
         grown = {name: (*getattr(self.run, name), *values) for name, values in fields.items()}
         self.run = replace(self.run, **grown)  # type: ignore[arg-type]  # tuples of what each holds
+
+    def warn(self, text: str) -> None:
+        self.add(warnings=(text,))
 
     @contextmanager
     def guarded(self, outside: Outside | None = None) -> Iterator[None]:
@@ -108,13 +113,13 @@ def keep(finished: Finished, interrupts: Interrupts) -> GenerateResult:
     if observed.error is None:
         with kept.guarded(Outside.OUTPUT_SAVING if places.outputs else None), interrupts.allowed():
             _keep_outputs(kept, finished)
-    dump_path = _keep_records(kept, places)
+    dump_path, run_directory = _keep_records(kept, places)
     return GenerateResult(
         run=kept.run,
         dump=reconcile(kept.run),
         output=observed.result,
         dump_path=dump_path,
-        run_directory=places.run,
+        run_directory=run_directory,
         error=observed.error or next(iter(kept.failures), None),
     )
 
@@ -130,12 +135,13 @@ def keep_call(observed: ObservedCall, places: Destinations) -> KeptCall:
     kept = _Kept(run=observed.run)
     if places.traces is not None:
         _keep_trace(kept, TraceToKeep(observed=observed, run=kept.run, directory=places.traces))
-    dump_path = _keep_records(kept, places)
+    _discard_raw(observed)
+    dump_path, run_directory = _keep_records(kept, places)
     return KeptCall(
         run=kept.run,
         dump=reconcile(kept.run),
         dump_path=dump_path,
-        run_directory=places.run,
+        run_directory=run_directory,
         failures=tuple(kept.failures),
     )
 
@@ -148,8 +154,12 @@ def _keep_trace(
 ) -> None:
     """Write the trace; inside ``allowed`` a signal may end that, and is kept as a failure."""
     with kept.guarded(Outside.TRACE_EXPORT), allowed():
-        window, said = keep_trace(trace)
+        (window, said), failure = or_elsewhere(
+            lambda folder: keep_trace(replace(trace, directory=folder)), trace.directory, kept.warn
+        )
         kept.add(traces=(window,), warnings=(said,) if said else ())
+        if failure is not None:
+            raise failure
 
 
 def _keep_outputs(kept: _Kept, finished: Finished) -> None:
@@ -159,8 +169,13 @@ def _keep_outputs(kept: _Kept, finished: Finished) -> None:
     stem = _stem(request.prompt, kept.run.request_id, asked)
     outputs: list[Output] = []
     made: list[Media] = []
+    failure = None
     for media in media_of(finished.observed.result, fps=request.fps or loaded.defaults.fps):
-        saved = output_of(media) if folder is None else save_media(media, folder, stem, stamp=stamp)
+        if folder is None or failure is not None:
+            saved = output_of(media)
+        else:
+            save = functools.partial(_save, media, stem, stamp)
+            saved, failure = or_elsewhere(save, folder, kept.warn)
         outputs.append(saved)
         made.append(media)
     kept.add(outputs=outputs)
@@ -170,6 +185,12 @@ def _keep_outputs(kept: _Kept, finished: Finished) -> None:
         kept.add(warnings=(f"an output of that name exists: this one is {path}",))
     if not all(output.finite for output in outputs):
         kept.add(warnings=("the output holds NaN or infinite values; the timing stands",))
+    if failure is not None:
+        raise failure
+
+
+def _save(media: Media, stem: str, stamp: str | None, folder: Path) -> Output:
+    return save_media(media, folder, stem, stamp=stamp)
 
 
 def other_sizes(request: GenerationRequest, made: Sequence[Media]) -> tuple[str, ...]:
@@ -198,8 +219,11 @@ def _stem(prompt: str, request_id: str, asked: str | None) -> str:
     return f"{stem_of(prompt)}_{time.strftime('%Y%m%d-%H%M%S')}_{request_id[:8]}"
 
 
-def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
-    """The run record and the dumps, last, so that they name the other files and every warning."""
+def _keep_records(kept: _Kept, places: Destinations) -> tuple[Path | None, Path | None]:
+    """The run record and the dumps, last, so that they name the other files and every warning.
+
+    The dump's path and the run directory, where they were written.
+    """
     dump_path = places.perf_dump
     for record in (
         *([] if places.run is None else [places.run / DUMP_FILE, places.run / RUN_FILE]),
@@ -209,15 +233,27 @@ def _keep_records(kept: _Kept, places: Destinations) -> Path | None:
             previous = None if record is None else keep_existing(record)
             if previous is not None:
                 kept.add(warnings=(f"{record} existed: it is now {previous}",))
-    writers: list[Callable[[], Path]] = []
+    run_directory = written = None
     if places.run is not None:
-        folder = places.run
-        writers.append(lambda: write_dump(reconcile(kept.run), folder / DUMP_FILE))
-        writers.append(lambda: write_run(kept.run, folder / RUN_FILE))
-    if dump_path is not None:
-        writers.append(lambda: write_dump(reconcile(kept.run), dump_path))
-    written = None
-    for write in writers:
         with kept.guarded():
-            written = write()
-    return written if dump_path is not None else None
+            run_directory = _written(kept, places.run, lambda folder: _write_run_directory(kept.run, folder))
+    if dump_path is not None:
+        with kept.guarded():
+            dump, name = reconcile(kept.run), dump_path.name
+            written = _written(kept, dump_path.parent, lambda folder: write_dump(dump, folder / name))
+    return written, run_directory
+
+
+def _written(kept: _Kept, folder: Path, write: Callable[[Path], Path]) -> Path:
+    """Write into ``folder``, or elsewhere with a word on where; then the failure is kept as well."""
+    path, failure = or_elsewhere(write, folder, kept.warn)
+    if failure is not None:
+        with kept.guarded():
+            raise failure
+    return path
+
+
+def _write_run_directory(run: Run, folder: Path) -> Path:
+    write_dump(reconcile(run), folder / DUMP_FILE)
+    write_run(run, folder / RUN_FILE)
+    return folder

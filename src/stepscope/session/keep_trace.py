@@ -64,10 +64,8 @@ def keep_trace(trace: TraceToKeep) -> tuple[TraceWindow, str]:
 def _export(trace: TraceToKeep) -> RawTrace:
     raw = trace.observed.raw_trace
     if raw is None:
-        reason = next(
-            (text for text in trace.run.warnings if "trace" in text), "it ended before a step was recorded"
-        )
-        raise RunFailedError(f"the run has no trace: {reason}.")
+        said = (text.removeprefix("no trace: ") for text in trace.run.warnings if "trace" in text)
+        raise RunFailedError(f"the run has no trace: {next(said, 'it ended before a step was recorded')}.")
     if not raw.path.exists():  # Kineto writes from C++ and says nothing when it cannot
         raise RunFailedError(
             f"torch.profiler could not write its export beside the trace, in {trace.directory}.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.analyse.run.assemble import assemble
-from stepscope.analyse.run.step_cache import CacheEffect, disagreement, effect
+from stepscope.analyse.run.step_cache import disagreement
 from stepscope.analyse.run.window import window_steps
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.nsight.marker import NvtxRequest
@@ -55,7 +55,6 @@ class ObservedCall:
     error: BaseException | None = None
     raw_trace: RawTrace | None = None
     unsteady: tuple[str, ...] = ()  # why another call may be faster: compilation, allocator growth, ...
-    cache: CacheEffect | None = None  # what a step cache was worth, where one was mounted
 
 
 def observe_call(
@@ -214,5 +213,4 @@ def observed_of(
         run=run,
         raw_trace=raw,
         unsteady=captured.unsteady,
-        cache=effect(run, captured.recording.cached_forwards),
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +33,7 @@ def load_pipeline(request: LoadRequest, model: str, dtypes: Mapping[str, torch.d
 
     """
     folder = _folder(model)
-    with _told_in_one_line(model):
+    with told_in_one_line(model):
         if folder is not None and not (folder / MODEL_INDEX).is_file():
             return _modular(model, request, dtypes)
         from diffusers import DiffusionPipeline
@@ -107,15 +109,19 @@ def _dtype_argument(dtypes: Mapping[str, torch.dtype]) -> dict[str, Any]:
 
 
 @contextmanager
-def _told_in_one_line(model: str) -> Iterator[None]:
-    """Translate what the libraries raise while loading; a StepscopeError passes through."""
+def told_in_one_line(model: str) -> Iterator[None]:
+    """Translate what the libraries raise while loading; ours passes through, and a device out of memory."""
+    import torch
+
     try:
         yield
     except StepscopeError:
         raise
     except MemoryError as error:
         raise RunFailedError(f"{model} does not fit into memory.", remedy="Try --dtype bf16.") from error
-    except (OSError, ValueError, ImportError, AttributeError, RuntimeError, TypeError, KeyError) as error:
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
         raise _translated(model, error) from error
 
 
@@ -156,6 +162,16 @@ def _translated(model: str, error: BaseException) -> StepscopeError:
         return UsageError(
             f"{model} needs a class that diffusers {diffusers.__version__} lacks: {_one_line(chain[-1])}.",
             remedy="Install a newer diffusers, or --trust-remote-code if the model brings its own code.",
+        )
+    if raised(pickle.UnpicklingError) and "unsupported" in str(chain[-1]).lower():
+        return RunFailedError(
+            f"{model} holds a pickle that is more than weights, and was not loaded: {_one_line(chain[-1])}.",
+            remedy="Pickles can run programs: get the weights as .safetensors.",
+        )
+    if sys.flags.optimize > 1:
+        return RunFailedError(
+            f"Loading {model} failed: {_one_line(chain[-1])}.",
+            remedy="transformers reads docstrings, which python -OO leaves out: use -O.",
         )
     return RunFailedError(f"Loading {model} failed: {_one_line(chain[-1])}.", remedy=_built_in(model))
 

@@ -46,7 +46,7 @@ def load(request: LoadRequest, progress: Progress = no_progress) -> Loaded:
     random_weights = request.load_format is LoadFormat.DUMMY or model.lower().startswith(TINY_PREFIX)
     if request.denoiser_layers is not None and not random_weights:
         raise UsageError("Layers can be left out of random weights only.", remedy="Add --load-format dummy.")
-    with _memory_guard(model, device):
+    with _memory_guard(model, device), hub.told_in_one_line(model):
         if random_weights:
             pipeline = _built(request, preset or _no_preset(model), device, dtype, progress)
         else:

@@ -5,6 +5,7 @@ What they warn about then (no torchvision, no network) is nothing to act on, or 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +13,10 @@ from contextlib import ExitStack, contextmanager
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Only errors of the libraries inside, and no progress bars unless a person watches; all is put back."""
+    """Only errors of the libraries inside, and no progress bars unless a person watches; all is put back.
+
+    Of diffusers not even those: it calls it an error that weights are in ``.bin`` files, and reads them.
+    """
     from diffusers.utils import logging as diffusers_logging
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
@@ -24,7 +28,7 @@ def quiet_libraries() -> Iterator[None]:
     with ExitStack() as after:
         for library in (diffusers_logging, transformers_logging):
             after.callback(library.set_verbosity, library.get_verbosity())
-            library.set_verbosity_error()
+            library.set_verbosity(logging.CRITICAL if library is diffusers_logging else logging.ERROR)
             if not sys.stderr.isatty() and library.is_progress_bar_enabled():
                 after.callback(library.enable_progress_bar)
                 library.disable_progress_bar()

@@ -76,8 +76,12 @@ def shared_clock(call: CallRecord, client: ClientRecord) -> bool:
 
 
 def wall_ns(client: ClientRecord) -> int:
-    """The client's wall time: of its own call where that was seen, else from sending to the answer."""
-    return (client.returned_ns or client.received_ns) - (client.called_ns or client.sent_ns)
+    """The client's wall time: of its own call where that was seen, else from sending to the answer.
+
+    What the client does with the answer before it is handed on (``client.around``) is part of it.
+    """
+    answered_ns = max([client.received_ns, *(item.end_ns for item in client.around)])
+    return (client.returned_ns or answered_ns) - (client.called_ns or client.sent_ns)
 
 
 def missing_ns(call: CallRecord, client: ClientRecord) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stepscope.analyse.run.cpu_trust import with_cpu_warning
-from stepscope.analyse.run.step_cache import with_cached_steps
+from stepscope.analyse.run.step_cache import use_of, with_cached_steps
 from stepscope.analyse.run.steps import number_steps
 from stepscope.analyse.run.timeline import Piece, cut, segments_of
 from stepscope.model.recording import BETWEEN_STEPS, CallKind, Edge, Recording
@@ -60,6 +60,7 @@ def assemble(
         memory=checkpoints(recording, stages),
         memory_reason=recording.memory_reason,
         engaged=with_cached_steps(engaged or Engaged(), recording.cache, steps),
+        step_cache=use_of(recording.cache, steps, recording.cached_forwards),
         cpu=recording.cpu,
         warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
         incomplete_reason=recording.incomplete_reason,

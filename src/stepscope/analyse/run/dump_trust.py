@@ -31,6 +31,11 @@ LOOP_SHARE = 0.6
 INVISIBLE_DECODE = 0.02
 """A decode shorter than this share of a step. Truthful ones are 0.07 and more, the bogus ones 0.016 and 0."""
 
+OVERWRITTEN = (
+    "an engine that keeps one time a stage name loses all but the last of a stage that occurs several times"
+)
+"""SGLang's dump is keyed by the stage's name (facts: repeated stages overwrite each other); ours is not."""
+
 PAUSE_RATIO = 3.0
 PAUSE_MS = 100.0
 """A profiler's stop or export took 1.3 to 5 s on an H200 and 0.25 to 1.3 s for a tiny model on a CPU."""
@@ -76,7 +81,10 @@ def total_exceeds_stages(dump: PerfDump) -> str | None:
     moved = sum(transfer.exposed_ms or 0.0 for transfer in dump.transfers)
     missing = total - moved - sum(stage.duration_ms for stage in stages)
     if stages and total > 0 and _beyond(missing, total):
-        return f"{_ms(missing)} of the total of {_ms(total)} ({100 * (missing / total):.0f} %) is in no stage"
+        found = (
+            f"{_ms(missing)} of the total of {_ms(total)} ({100 * (missing / total):.0f} %) is in no stage"
+        )
+        return found if dump.stages else f"{found}; {OVERWRITTEN}"
     return None
 
 

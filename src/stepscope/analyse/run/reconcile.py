@@ -71,6 +71,7 @@ def _measured(run: Run) -> PerfDump:
         environment=asdict(run.environment),
         workload=asdict(run.workload),
         engaged=asdict(run.engaged),
+        step_cache=run.step_cache,
         warmup=None if run.warmup is None else asdict(run.warmup),
         traces=tuple(asdict(trace) for trace in run.traces),
         outputs=tuple(asdict(output) for output in run.outputs),

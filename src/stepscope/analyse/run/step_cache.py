@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stepscope.model.recording import CachedForward
-from stepscope.model.run import Engaged, Forward, Run, StepRun
+from stepscope.model.run import Engaged, Forward, StepCacheUse, StepRun
 from stepscope.model.vocabulary import StepWork
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheEffect:
-    """What a step cache did in one run."""
-
-    cached_steps: tuple[int, ...]  # steps with at least one forward that was not fully computed
-    theoretical_speedup: float | None  # all blocks over computed ones; None where blocks are cached in part
-    effective_speedup: (
-        float | None
-    )  # denoising as if all steps took a computed one's median, over as measured
 
 
 def work_of(seen: CachedForward) -> StepWork:
@@ -72,26 +61,23 @@ def disagreement(seen: Sequence[CachedForward]) -> str | None:
     return f"the step cache's own word differs from the blocks that were computed in forwards {wrong}"
 
 
-def effect(run: Run, seen: Sequence[CachedForward]) -> CacheEffect | None:
-    """What the cache was worth; None where none was mounted."""
-    if not seen:
+def use_of(cache: str | None, steps: Sequence[StepRun], seen: Sequence[CachedForward]) -> StepCacheUse | None:
+    """What the cache did and was worth; None where none was mounted or no forward of it was seen."""
+    if cache is None or not seen:
         return None
     computed, possible = sum(one.blocks for one in seen), sum(one.of_blocks for one in seen)
     inside = any(one.blocks == one.of_blocks and work_of(one) is StepWork.PARTLY_COMPUTED for one in seen)
-    return CacheEffect(
-        cached_steps=tuple(step.index for step in run.steps if step.work is not StepWork.COMPUTED),
+    return StepCacheUse(
+        name=cache,
+        cached_steps=tuple(step.index for step in steps if step.work is not StepWork.COMPUTED),
         theoretical_speedup=possible / computed if computed and not inside else None,
-        effective_speedup=_effective(run),
+        effective_speedup=_effective(steps),
     )
 
 
-def _effective(run: Run) -> float | None:
-    full = sorted(
-        step.span.duration_ns
-        for step in run.steps[1:]  # step 0 warms up
-        if step.work is StepWork.COMPUTED and not step.traced
-    )
-    later = run.steps[1:]
+def _effective(steps: Sequence[StepRun]) -> float | None:
+    later = [step for step in steps[1:] if not step.traced]  # step 0 warms up
+    full = sorted(step.span.duration_ns for step in later if step.work is StepWork.COMPUTED)
     spent = sum(step.span.duration_ns for step in later)
     if not full or not spent:
         return None

@@ -42,6 +42,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         environment=flatten(_environment(dump)),
         workload=flatten({**dump.meta, **dump.workload, **_warmup(dump)}),
         engaged=flatten(dump.engaged),
+        step_cache=dump.step_cache,
         peak_memory_bytes=_peak_memory_bytes(dump),
         incomplete_reason=dump.incomplete_reason,
         warnings=dump.warnings,

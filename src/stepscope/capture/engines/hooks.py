@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from stepscope.capture.engines.spool import Spool
 from stepscope.capture.wrapping import Wrappers
-from stepscope.model.engine_record import ProcessRecord
+from stepscope.model.engine_record import UNKNOWN_VERSION, ProcessRecord
 
 Enter = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Given self, args and kwargs of a call that begins; what it returns is handed to ``Leave``."""
@@ -141,11 +141,11 @@ def _guarded(work: Callable[..., Any], where: str, fault: Fault) -> Callable[...
 
 @functools.cache
 def version_of(distribution: str) -> str:
-    """The installed version, or "unknown" where no metadata says it."""
+    """The installed version, or ``UNKNOWN_VERSION`` where no metadata says it."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+        return UNKNOWN_VERSION
 
 
 def argument(position: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -22,6 +22,9 @@ from stepscope.model.engine_record import CallRecord, ClientRecord, ProcessRecor
 
 KEPT_RECORDS = 1000
 """Files of one kind that a process leaves; a server goes on for weeks."""
+KEPT_TRACES = 50
+"""Traced requests that a process leaves beside them, with what the profiler exported: many megabytes each,
+and chosen by somebody, so a thousand requests later they are still there."""
 QUEUED_RECORDS = 64
 MOST_FAULTS = 100
 """Lines a process writes into the log; the first ones tell what is wrong."""
@@ -36,10 +39,11 @@ CONTROL = "control.json"
 class Spool:
     """The folder into which this process writes."""
 
-    def __init__(self, folder: Path, *, kept: int = KEPT_RECORDS) -> None:
+    def __init__(self, folder: Path, *, kept: int = KEPT_RECORDS, kept_traces: int = KEPT_TRACES) -> None:
         self.folder = folder
         self.dropped = 0
         self._kept = kept
+        self._kept_traces = kept_traces
         self._reset()
         for name in (CALLS, CLIENTS, PROCESSES, RUNNING):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -52,6 +56,7 @@ class Spool:
         self._number = 0
         self._queue: queue.Queue[tuple[str, Any] | None] = queue.Queue(QUEUED_RECORDS)
         self._files: dict[str, deque[Path]] = {CALLS: deque(), CLIENTS: deque()}
+        self._traced: deque[tuple[Path, Path]] = deque()  # the record and the profiler's export
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -130,9 +135,19 @@ class Spool:
         files = self._files[kind]
         path = self.folder / kind / f"{self.pid}-{time.perf_counter_ns():020d}.json"
         self._write(path, record)
+        raw = record.raw_trace if isinstance(record, CallRecord) else None
+        if raw is not None:
+            self._keep_traced(path, Path(raw.path))
+            return
         files.append(path)
         if len(files) > self._kept:
             files.popleft().unlink(missing_ok=True)
+
+    def _keep_traced(self, path: Path, raw: Path) -> None:
+        self._traced.append((path, raw))
+        if len(self._traced) > self._kept_traces:
+            for old in self._traced.popleft():
+                old.unlink(missing_ok=True)
 
     def _write(self, path: Path, record: Any) -> None:
         temporary = path.with_name(f".{path.name}.tmp")

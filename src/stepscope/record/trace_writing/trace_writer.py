@@ -123,7 +123,8 @@ def window_note(content: TraceContent, steps: Sequence[int]) -> str:
     if content.asked in {-1, len(steps)}:
         return ""
     held = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
-    return f"{content.asked} steps were asked for, {len(steps)} follow step 0: the trace holds {held}"
+    follow = "1 follows" if len(steps) == 1 else f"{len(steps)} follow"
+    return f"{content.asked} steps were asked for, {follow} step 0: the trace holds {held}"
 
 
 def _host_window(run: Run, content: TraceContent, steps: Sequence[int]) -> Intervals:

@@ -23,6 +23,7 @@ from stepscope.analyse.results import (
     StepStatistics,
     StepTime,
 )
+from stepscope.model.run import StepCacheUse
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
@@ -110,7 +111,19 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
     if stage is not None:
         lines.append(Line(label="Dominant", text=name + dominant_sentence(run.stages, stage.name)))
     lines.append(Line(label="Steps", text=name + steps_sentence(run.step_statistics, run.steps)))
+    if run.step_cache is not None:
+        lines.append(Line(label="Cache", text=name + cache_sentence(run.step_cache, len(run.steps))))
     return lines
+
+
+def cache_sentence(use: StepCacheUse, step_count: int) -> str:
+    """Which step cache was mounted, how many steps came from it and what it was worth, told twice."""
+    told = f"{visible(use.name)}, {len(use.cached_steps)} of {units.counted(step_count, 'step')} from it"
+    by_time, by_blocks = use.effective_speedup, use.theoretical_speedup
+    told += "; effective speed-up "
+    told += "unknown (no step after step 0 was fully computed)" if by_time is None else f"{by_time:.2f}"
+    told += ", theoretical "
+    return told + ("unknown (blocks do not tell it)" if by_blocks is None else f"{by_blocks:.2f} by blocks")
 
 
 def _trace_time_lines(rank: RankReport, name: str) -> list[Line]:
@@ -134,16 +147,21 @@ def total_sentence(run: RunSummary) -> str:
     if run.unaccounted_ms is not None:
         parts.append(f"{units.duration(run.unaccounted_ms)} unaccounted")
     if run.traced_ms:
-        count = sum(1 for step in run.steps if step.traced)
-        parts.append(
-            f"{units.duration(run.traced_ms)} of it in {units.counted(count, 'traced step')}, "
-            "with the profiler's overhead"
-        )
+        where = _profiled_steps(run.steps)
+        parts.append(f"{units.duration(run.traced_ms)} of it in {where}, with its overhead")
     if run.profiler_pause_ms:
         parts.append(f"profiler pauses of {units.duration(run.profiler_pause_ms)} not counted")
     if run.peak_memory_bytes is not None:
         parts.append(f"peak memory {units.size(run.peak_memory_bytes)}")
     return "; ".join(parts)
+
+
+def _profiled_steps(steps: Sequence[StepTime]) -> str:
+    """How many steps a profiler was at work in: one more than were asked for, where the first warms it up."""
+    profiled = [step for step in steps if step.traced]
+    warming = [step.index for step in profiled if step.profiler_warmup] if len(profiled) > 1 else []
+    text = f"{units.counted(len(profiled), 'step')} under the profiler"
+    return f"{text} (step {warming[0]} warms it up)" if warming else text
 
 
 def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str | None) -> str:

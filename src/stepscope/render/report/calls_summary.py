@@ -73,9 +73,11 @@ def _summary(calls: Sequence[CallSeen], count: int, width: int) -> RenderableTyp
         Text(head, style="bold"),
         Text(f"Last: {model_sentence(shown[-1].run)}"),
         Text(),
-        grid(calls_table(shown), Layout(flexible="incomplete_reason", optional=("slowest_ratio",)), width),
+        grid(_narrow(calls_table(shown)), Layout(optional=("slowest_ratio", "dominant_stage")), width),
         Text(),
     ]
+    cut = [call for call in shown if call.summary.incomplete_reason][-SHOWN_WARNINGS:]
+    parts += [Text(f"INCOMPLETE call {call.run.call_id}: {_reason(call)}", style="yellow") for call in cut]
     notes = dict.fromkeys(
         note for call in calls for note in (*call.summary.trust.reasons, *call.run.warnings)
     )
@@ -83,6 +85,15 @@ def _summary(calls: Sequence[CallSeen], count: int, width: int) -> RenderableTyp
     if len(notes) > SHOWN_WARNINGS:
         parts.append(Text(f"and {units.counted(len(notes) - SHOWN_WARNINGS, 'more note')} in the records"))
     return Group(*parts)
+
+
+def _reason(call: CallSeen) -> str:
+    return visible(call.summary.incomplete_reason or "")
+
+
+def _narrow(table: Table) -> Table:
+    """Without the column of sentences, which a terminal has no room for: they are lines of their own."""
+    return table.pick(*(column.key for column in table.columns if column.key != "incomplete_reason"))
 
 
 def calls_table(calls: Sequence[CallSeen]) -> Table:

@@ -17,7 +17,7 @@ from stepscope.analyse.results import RunSummary
 from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup, Workload
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
-from stepscope.render.report.answer import steps_sentence, total_sentence
+from stepscope.render.report.answer import cache_sentence, steps_sentence, total_sentence
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
 from stepscope.render.report.run_tables import not_in_stages
 from stepscope.render.tables import Column, Kind, build
@@ -159,6 +159,8 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
     rows.add_row("Engaged", Text(engaged_sentence(run)))
     rows.add_row("Total", Text(total_sentence(summary)))
     rows.add_row("Steps", Text(steps_sentence(summary.step_statistics, summary.steps)))
+    if summary.step_cache is not None:
+        rows.add_row("Cache", Text(cache_sentence(summary.step_cache, len(summary.steps))))
     if run.warmup is None or run.warmup.requests:  # else the first lines say that there was none
         rows.add_row("Warm-up", Text(warmup_sentence(run.warmup, summary.traced_over_warmup)))
     if summary.outside:
@@ -208,8 +210,6 @@ def engaged_sentence(run: Run) -> str:
         parts.append(f"GEMMs in {visible(seen.gemm_dtype)}")
     if seen.graph_replays:
         parts.append(units.counted(seen.graph_replays, "graph replay"))
-    if seen.cached_steps:
-        parts.append(f"{units.counted(seen.cached_steps, 'step')} from a cache")
     return ", ".join(parts)
 
 

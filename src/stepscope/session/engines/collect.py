@@ -9,7 +9,7 @@ from pathlib import Path
 from stepscope.analyse.run.account import around, missing_ns, wall_ns
 from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.reconcile import reconcile
-from stepscope.analyse.run.step_cache import CacheEffect, disagreement, effect
+from stepscope.analyse.run.step_cache import disagreement
 from stepscope.analyse.run.window import window_steps
 from stepscope.model.dump import PerfDump
 from stepscope.model.engine_record import CallRecord, ClientRecord
@@ -41,7 +41,6 @@ class ObservedRequest:
     version: str
     wall_ns: int | None = None
     missing_ns: int | None = None  # of the wall time: in no stage, not the pipeline's
-    cache: CacheEffect | None = None
     dump_path: Path | None = None
 
 
@@ -84,7 +83,6 @@ def collect(
                 version=call.version,
                 wall_ns=None if client is None else wall_ns(client),
                 missing_ns=None if client is None else missing_ns(call, client),
-                cache=effect(run, call.recording.cached_forwards),
                 dump_path=_write(run, dump, number, to, problem),
             )
         )

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepscope.capture.engines.adapters import ADAPTERS
 from stepscope.capture.inject.settings import injected
-from stepscope.model.engine_record import ProcessRecord
+from stepscope.model.engine_record import UNKNOWN_VERSION, ProcessRecord
 from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.record.atomic import write_atomic
 from stepscope.record.spool_reader import SpoolContent, read_spool
@@ -25,6 +26,17 @@ NOT_OBSERVED = (
     "no process of the command could be observed: it ran no Python, or Python with -I, -E or -S, or with an"
     " environment of its own"
 )
+NO_ENGINE = (
+    "Python was observed, but no process imported an engine that stepscope knows (SGLang Diffusion,"
+    " vLLM-Omni): is it installed in that environment? For a script that calls diffusers itself:"
+    " stepscope run SCRIPT"
+)
+FILTERED = (
+    "stepscope is not installed beside the engine, or a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves"
+    " stepscope out"
+)
+"""Why an engine that was started with the variable STEPSCOPE alone may not have been observed."""
+NOTHING_RECORDED = f"no process has recorded here: no engine has run yet, {FILTERED}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +141,15 @@ def set_tracing(folder: Path, tracing: Tracing | None) -> None:
     write_atomic(path, json.dumps(asked).encode())
 
 
-def trouble(content: SpoolContent) -> Iterator[str]:
-    """What must be said: hook points gone, versions not tested, requests cut off, faults of ours."""
+def trouble(content: SpoolContent, *, unseen: str = NOT_OBSERVED) -> Iterator[str]:
+    """What must be said: hook points gone, versions not tested, requests cut off, faults of ours.
+
+    ``unseen`` is the sentence for no process at all.
+    """
     if not content.processes:
-        yield NOT_OBSERVED
+        yield NO_ENGINE if content.started else unseen
     elif not content.calls:
-        yield "an engine was found, but no pipeline call of it was seen"
+        yield f"an engine was found, but no pipeline call of it was seen{_never_reached(content)}"
     yield from dict.fromkeys(line for process in content.processes if (line := _hooks_of(process)))
     for pid, request_id in content.unfinished:
         if not alive(pid):
@@ -142,9 +157,24 @@ def trouble(content: SpoolContent) -> Iterator[str]:
     yield from (f"stepscope's own fault, the engine was not disturbed: {line}" for line in content.log)
 
 
+def _never_reached(content: SpoolContent) -> str:
+    """The hook points of the engines found that no process has come to: modules gone, or not needed yet."""
+    engines = {process.engine for process in content.processes}
+    seen = {point for process in content.processes for point in (*process.found, *process.missing)}
+    points = (
+        f"{hook.module}.{hook.method}"
+        for adapter in ADAPTERS
+        if adapter.engine in engines
+        for hook in adapter.hooks
+    )
+    left = [point for point in points if point not in seen]
+    return f"; never imported: {', '.join(left)}" if left else ""
+
+
 def _hooks_of(process: ProcessRecord) -> str:
     """What must be said of the hook points of an engine in one process; empty if nothing."""
-    name, tested = f"{process.engine} {process.version}", ", ".join(process.tested)
+    version = "of unknown version" if process.version == UNKNOWN_VERSION else process.version
+    name, tested = f"{process.engine} {version}", ", ".join(process.tested)
     if process.missing:
         return f"{name}: hook points not found (tested with {tested}): {', '.join(process.missing)}"
     if process.version not in process.tested:
@@ -153,11 +183,20 @@ def _hooks_of(process: ProcessRecord) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this number runs."""
+    """Whether a process of this number runs; one that has ended and is waited for by nobody does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    return not _ended(pid)
+
+
+def _ended(pid: int) -> bool:
+    """Whether it is a zombie, where ``/proc`` tells: the state follows the command in brackets."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[:1] in (["Z"], ["X"])
