@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,9 +12,12 @@ import pytest
 from rich.cells import cell_len
 
 from hostile_report import hostile
-from reports import EVERY, normal, two_ranks, untrusted_dump, video
-from stepscope.render.report.answer import answer
+from reports import EVERY, normal, previews, two_ranks, untrusted_dump, video
+from stepscope.analyse.results import Report
+from stepscope.render.report.answer import answer, dominant_sentence
 from stepscope.render.report.rank_names import rank_name
+from stepscope.render.report.rank_tables import rank_stages_by_name
+from stepscope.render.report.report_csv import render_csv
 from stepscope.render.report.report_html import render_html
 from stepscope.render.report.report_markdown import render_markdown
 from stepscope.render.report.report_terminal import render_terminal, write_terminal
@@ -49,6 +53,34 @@ def test_the_first_screen_is_the_answer() -> None:
         "transformer_qwenimage.py:312",
     ):
         assert expected in " ".join(screen.split()), expected
+
+
+@pytest.mark.parametrize("render", [render_terminal, render_markdown, render_html])
+def test_a_stage_that_alternates_with_another_is_told_by_its_sum(render: Callable[[Report], str]) -> None:
+    """Twelve occurrences of two stages are two rows and one dominant sum; CSV keeps every occurrence."""
+    shown = " ".join(render(previews()).split())
+    assert "DenoisingStage 616.5 ms, 72.5 % of the run, in 12 occurrences" in shown
+    assert "DecodingStage ran 12 times, 22.0 %" in shown
+    assert "the longest of" not in shown
+    assert len(re.findall(r"(?m)^.*DecodingStage \| +12 \|", render_markdown(previews()))) == 1
+    assert render_csv(previews(), "run_stages").count("DecodingStage") == 12
+
+
+def test_stages_of_a_trace_that_come_back_are_one_row() -> None:
+    """The sum of what can be summed; rates and bounds that differ are not made up."""
+    report = normal()
+    first, decoding = report.ranks[0].stages[:2]
+    again = replace(first, bound_by="host", stage_index=2, kernel_count=1)
+    rank = replace(report.ranks[0], stages=(first, decoding, again, replace(again, stage_index=3)))
+    keys = ("name", "times", "duration_ms", "bound_by", "kernel_count", "tflop_per_s")
+    table = rank_stages_by_name(rank).pick(*keys)
+    assert table.rows == (
+        ("DenoisingStage", 3, 3 * first.duration_ms, "mixed", first.kernel_count + 2, None),
+        ("DecodingStage", 1, decoding.duration_ms, decoding.bound_by, decoding.kernel_count, None),
+    )
+    said = dominant_sentence(rank.stages, "DenoisingStage")
+    assert said.startswith("DenoisingStage 5,259.6 ms, 291.5 % of the traced span, in 3 occurrences; ")
+    assert said.endswith("GPU-bound (its longest occurrence)")
 
 
 def test_an_untrusted_report_says_so_first_and_why() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from reports import previews
 from runs import MS, stage, step, three_stages
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.analyse.run.summarise import summarise
@@ -145,6 +146,21 @@ def test_an_interrupted_run(golden: Callable[[str, str], None]) -> None:
         warmup=Warmup(requests=0, steps_each=0, steady=None, reason="--no-warmup"),
     )
     golden("generate_interrupted.txt", rendered(run))
+
+
+def test_stages_that_come_back_every_step_are_one_row_each() -> None:
+    """A preview decoded in each of twelve steps: a row a name, its moves of weights summed too."""
+    run, stages = full_run(), previews().runs[0].stages
+    moves = tuple(replace(run.transfers[0], duration_ns=MS, stage_index=index) for index in (2, 4, 6))
+    summary = replace(summarise(reconcile(run)), stages=stages)
+    lines = render_run_summary(summary, replace(run, transfers=moves), NO_FILES).splitlines()
+    rows = [line.split() for line in lines if line.startswith(("stage ", "DenoisingStage", "DecodingStage"))]
+    assert rows[0][:3] == ["stage", "times", "ms"]
+    assert [row[:5] for row in rows[1:]] == [
+        ["DenoisingStage", "12", "616.5", "72.5", "%"],
+        ["DecodingStage", "12", "186.6", "22.0", "%"],
+    ]
+    assert "3.00" in rows[2]
 
 
 def test_no_line_is_wider_than_the_terminal_but_paths_stay_whole() -> None:

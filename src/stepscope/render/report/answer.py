@@ -7,6 +7,7 @@ what to do first. Times of stages and steps come from the runs where there are a
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -28,10 +29,13 @@ from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
+from stepscope.render.report.stage_sums import SHOWN_OCCURRENCES
 
 MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
 _SHOWN_CATEGORIES = 5
+_COSTLY_SHARE = 0.05
+"""A stage that is not the dominant one is named where it came back often and took at least this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +173,40 @@ def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant
     occurrences = [stage for stage in stages if stage.name == dominant]
     if dominant is None or not occurrences:
         return "not known: no stages were found" if not stages else "no stage dominates"
-    longest = max(occurrences, key=lambda stage: stage.duration_ms)
-    whole = "the run" if isinstance(longest, StageTime) else "the traced span"
-    text = f"{dominant} {units.duration(longest.duration_ms)}, {units.share(longest.share)} of {whole}"
+    whole = "the run" if isinstance(occurrences[0], StageTime) else "the traced span"
+    duration_ms = sum(stage.duration_ms for stage in occurrences)
+    text = f"{dominant} {units.duration(duration_ms)}, {units.share(_share(occurrences))} of {whole}"
     if len(occurrences) > 1:
-        text += f" (the longest of its {len(occurrences)} occurrences)"
+        text += f", in {units.count(len(occurrences))} occurrences"
+    longest = max(occurrences, key=lambda stage: stage.duration_ms)
     if isinstance(longest, StageRow):
         if longest.bound_by != "unknown":
             text += f"; {_BOUND_WORDS.get(longest.bound_by, longest.bound_by)}"
+            text += " (its longest occurrence)" if _differ(occurrences) else ""
         text += "; inferred, not marked in the trace" if longest.inferred else ""
-    return text
+    return text + _often(stages, dominant)
+
+
+def _share(occurrences: Sequence[StageTime | StageRow]) -> float:
+    return sum(stage.share for stage in occurrences)
+
+
+def _differ(occurrences: Sequence[StageTime | StageRow]) -> bool:
+    return len({stage.bound_by for stage in occurrences if isinstance(stage, StageRow)}) > 1
+
+
+def _often(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str) -> str:
+    """Another stage that came back again and again and cost: a decoder called every step."""
+    counts = Counter(stage.name for stage in stages if stage.name != dominant)
+    often = {
+        name: _share([stage for stage in stages if stage.name == name])
+        for name, count in counts.items()
+        if count > SHOWN_OCCURRENCES
+    }
+    costly = max(often, key=often.__getitem__, default=None)
+    if costly is None or often[costly] < _COSTLY_SHARE:
+        return ""
+    return f"; {costly} ran {units.count(counts[costly])} times, {units.share(often[costly])}"
 
 
 _BOUND_WORDS = {

@@ -77,7 +77,12 @@ def _sections(report: Report) -> list[Section]:
     ]
 
 
-_RUN_TABLES = (run_tables.run_stages, run_tables.run_steps, run_tables.run_outside, run_tables.run_facts)
+_RUN_TABLES = (
+    run_tables.run_stages_by_name,
+    run_tables.run_steps,
+    run_tables.run_outside,
+    run_tables.run_facts,
+)
 
 
 def _run_section(run: RunSummary, prefix: str) -> Section:
@@ -96,7 +101,7 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
 def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str) -> Section:
     charts = (rank_timeline(rank, prefix), step_bars(rank.steps, rank.step_statistics, prefix))
     tables = [
-        html_table(rank_tables.rank_stages(rank), prefix=prefix),
+        html_table(rank_tables.rank_stages_by_name(rank), prefix=prefix),
         html_table(rank_tables.rank_steps(rank), prefix=prefix),
         html_table(rank_tables.rank_categories(rank), prefix=prefix),
         kernel_table(rank, prefix=prefix, limit=kernel_rows),

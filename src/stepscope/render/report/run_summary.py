@@ -19,7 +19,8 @@ from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import cache_sentence, steps_sentence, total_sentence
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
-from stepscope.render.report.run_tables import not_in_stages
+from stepscope.render.report.run_tables import TIMES, not_in_stages
+from stepscope.render.report.stage_sums import summed_times
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -35,6 +36,7 @@ _TOGETHER = (
 )
 _STAGES = (
     Column(key="name", title="stage"),
+    TIMES,
     Column(key="duration_ms", title="ms", kind=Kind.MS),
     Column(key="share", title="share", kind=Kind.SHARE),
     Column(key="device_ms", title="device ms", kind=Kind.MS),
@@ -117,7 +119,7 @@ def _prompt(run: Run) -> str:
 def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     """Everything but the files, for a rich console, the answer first."""
     stages = build("run_stages", "Stages", _STAGES, _stage_rows(summary, run))
-    shares = [stage.share for stage in summary.stages]
+    shares = [row.stage.share for row in summed_times(summary.stages)]
     shares += [other.share for other in not_in_stages(summary)]
     parts: list[RenderableType] = [_verdict(summary, run), _facts(summary, run), Text()]
     if summary.stages:
@@ -242,10 +244,15 @@ def warmup_sentence(warmup: Warmup | None, traced_over_warmup: float | None) -> 
 
 
 def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | None, ...]]:
-    for stage in summary.stages:
-        moved_ns = [move.duration_ns for move in run.transfers if move.stage_index == stage.stage_index]
+    shown = summed_times(summary.stages)
+    sums = any(row.times > 1 for row in shown)
+    for row in shown:
+        stage = row.stage
+        indices = {one.stage_index for one in row.occurrences}
+        moved_ns = [move.duration_ns for move in run.transfers if move.stage_index in indices]
         yield (
             stage.name,
+            row.times if sums else None,
             stage.duration_ms,
             stage.share,
             stage.device_ms,
@@ -254,7 +261,7 @@ def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | N
             stage.inferred_ms or None,
         )
     for other in not_in_stages(summary):
-        yield other.name, other.duration_ms, other.share, None, None, None, None
+        yield other.name, None, other.duration_ms, other.share, None, None, None, None
 
 
 def _transfer_row(transfer: Transfer) -> tuple[str | float | bool | None, ...]:
