@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stepscope.analyse.results import OutsideTime, RunSummary
+from stepscope.analyse.results import OutsideTime, RunSummary, StepTime
+from stepscope.render import units
 from stepscope.render.report.stage_sums import summed_times
 from stepscope.render.tables import Column, Kind, Table, build
 
@@ -102,11 +103,18 @@ def run_steps(run: RunSummary) -> Table:
             step.work,
             step.traced,
             step.profiler_warmup,
-            step.outlier,
+            _what_differs(run, step),
         )
         for step in run.steps
     )
     return build("run_steps", "Denoising steps of the run", _STEPS, rows)
+
+
+def _what_differs(run: RunSummary, step: StepTime) -> str | None:
+    """How far an odd step is from the median, and why."""
+    if step.outlier is None or run.step_statistics is None or run.step_statistics.median_ms <= 0:
+        return step.outlier
+    return f"{units.ratio(step.duration_ms / run.step_statistics.median_ms)} the median: {step.outlier}"
 
 
 def run_outside(run: RunSummary) -> Table:
