@@ -14,13 +14,14 @@ from rich.cells import cell_len
 from hostile_report import hostile
 from reports import EVERY, normal, previews, two_ranks, untrusted_dump, video
 from stepscope.analyse.results import Report
-from stepscope.render.report.answer import answer, dominant_sentence
+from stepscope.render.report.answer import answer
 from stepscope.render.report.rank_names import rank_name
 from stepscope.render.report.rank_tables import rank_stages_by_name
 from stepscope.render.report.report_csv import render_csv
 from stepscope.render.report.report_html import render_html
 from stepscope.render.report.report_markdown import render_markdown
 from stepscope.render.report.report_terminal import render_terminal, write_terminal
+from stepscope.render.report.stage_sentences import dominant_sentence
 from stepscope.render.wrapping import wrap_command
 
 
@@ -64,6 +65,14 @@ def test_a_stage_that_alternates_with_another_is_told_by_its_sum(render: Callabl
     assert "the longest of" not in shown
     assert len(re.findall(r"(?m)^.*DecodingStage \| +12 \|", render_markdown(previews()))) == 1
     assert render_csv(previews(), "run_stages").count("DecodingStage") == 12
+
+
+@pytest.mark.parametrize("render", [render_terminal, render_markdown, render_html])
+def test_time_between_known_calls_is_spoken_of(render: Callable[[Report], str]) -> None:
+    """Where it is more than a tenth of the total, occurrences summed; a little of it is not worth a line."""
+    said = "180.0 ms of DenoisingStage lie between known calls"
+    assert said in " ".join(render(previews()).split())
+    assert "between known calls" not in render(normal())
 
 
 def test_stages_of_a_trace_that_come_back_are_one_row() -> None:

@@ -26,6 +26,7 @@ from stepscope.model.run import (
     Workload,
 )
 from stepscope.model.vocabulary import CopyKind, Outside, Stage
+from stepscope.render.report.calls_summary import CallSeen, render_calls_summary
 from stepscope.render.report.run_summary import (
     RunFiles,
     render_run_summary,
@@ -161,6 +162,20 @@ def test_stages_that_come_back_every_step_are_one_row_each() -> None:
         ["DecodingStage", "12", "186.6", "22.0", "%"],
     ]
     assert "3.00" in rows[2]
+
+
+def test_time_between_known_calls_is_a_line_of_one_call_and_of_several() -> None:
+    """What no known call covers is said of the call, and of the last of several."""
+    run = full_run()
+    plain = summarise(reconcile(run))
+    stages = tuple(replace(stage, inferred_ms=stage.duration_ms) for stage in plain.stages)
+    summary = replace(plain, stages=stages)
+    said = "520.0 ms of DenoisingStage lie between known calls: the pipeline's own code or a callback"
+    assert f"Between    {said}" in render_run_summary(summary, run, NO_FILES)
+    assert "Between" not in render_run_summary(plain, run, NO_FILES)
+    calls = [CallSeen(summary=one, run=run, files=NO_FILES) for one in (plain, summary)]
+    assert f"Between: {said}" in render_calls_summary(calls, 2)
+    assert "Between" not in render_calls_summary(calls[::-1], 2)
 
 
 def test_no_line_is_wider_than_the_terminal_but_paths_stay_whole() -> None:

@@ -7,7 +7,6 @@ what to do first. Times of stages and steps come from the runs where there are a
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,8 +17,6 @@ from stepscope.analyse.results import (
     RankReport,
     Report,
     RunSummary,
-    StageRow,
-    StageTime,
     StepRow,
     StepStatistics,
     StepTime,
@@ -29,13 +26,11 @@ from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
-from stepscope.render.report.stage_sums import SHOWN_OCCURRENCES
+from stepscope.render.report.stage_sentences import between_sentence, dominant_sentence
 
 MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
 _SHOWN_CATEGORIES = 5
-_COSTLY_SHARE = 0.05
-"""A stage that is not the dominant one is named where it came back often and took at least this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +109,8 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
         lines.append(Line(label="Untrusted", text=name + "; ".join(run.trust.reasons)))
     if stage is not None:
         lines.append(Line(label="Dominant", text=name + dominant_sentence(run.stages, stage.name)))
+    if between := between_sentence(run):
+        lines.append(Line(label="Between", text=name + between))
     lines.append(Line(label="Steps", text=name + steps_sentence(run.step_statistics, run.steps)))
     if run.step_cache is not None:
         lines.append(Line(label="Cache", text=name + cache_sentence(run.step_cache, len(run.steps))))
@@ -166,55 +163,6 @@ def _profiled_steps(steps: Sequence[StepTime]) -> str:
     warming = [step.index for step in profiled if step.profiler_warmup] if len(profiled) > 1 else []
     text = f"{units.counted(len(profiled), 'step')} under the profiler"
     return f"{text} (step {warming[0]} warms it up)" if warming else text
-
-
-def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str | None) -> str:
-    """Which stage dominates, with its share; what it is bound by where the trace tells."""
-    occurrences = [stage for stage in stages if stage.name == dominant]
-    if dominant is None or not occurrences:
-        return "not known: no stages were found" if not stages else "no stage dominates"
-    whole = "the run" if isinstance(occurrences[0], StageTime) else "the traced span"
-    duration_ms = sum(stage.duration_ms for stage in occurrences)
-    text = f"{dominant} {units.duration(duration_ms)}, {units.share(_share(occurrences))} of {whole}"
-    if len(occurrences) > 1:
-        text += f", in {units.count(len(occurrences))} occurrences"
-    longest = max(occurrences, key=lambda stage: stage.duration_ms)
-    if isinstance(longest, StageRow):
-        if longest.bound_by != "unknown":
-            text += f"; {_BOUND_WORDS.get(longest.bound_by, longest.bound_by)}"
-            text += " (its longest occurrence)" if _differ(occurrences) else ""
-        text += "; inferred, not marked in the trace" if longest.inferred else ""
-    return text + _often(stages, dominant)
-
-
-def _share(occurrences: Sequence[StageTime | StageRow]) -> float:
-    return sum(stage.share for stage in occurrences)
-
-
-def _differ(occurrences: Sequence[StageTime | StageRow]) -> bool:
-    return len({stage.bound_by for stage in occurrences if isinstance(stage, StageRow)}) > 1
-
-
-def _often(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str) -> str:
-    """Another stage that came back again and again and cost: a decoder called every step."""
-    counts = Counter(stage.name for stage in stages if stage.name != dominant)
-    often = {
-        name: _share([stage for stage in stages if stage.name == name])
-        for name, count in counts.items()
-        if count > SHOWN_OCCURRENCES
-    }
-    costly = max(often, key=often.__getitem__, default=None)
-    if costly is None or often[costly] < _COSTLY_SHARE:
-        return ""
-    return f"; {costly} ran {units.count(counts[costly])} times, {units.share(often[costly])}"
-
-
-_BOUND_WORDS = {
-    "gpu": "GPU-bound",
-    "host": "host-bound: the GPU waits for launches",
-    "copy": "copy-bound",
-    "communication": "communication-bound",
-}
 
 
 def steps_sentence(statistics: StepStatistics | None, steps: Sequence[StepTime] | Sequence[StepRow]) -> str:

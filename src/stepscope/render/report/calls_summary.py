@@ -17,6 +17,7 @@ from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
 from stepscope.render.report.run_summary import RunFiles, model_sentence
+from stepscope.render.report.stage_sentences import between_sentence
 from stepscope.render.tables import Column, Kind, Table, Value, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -69,9 +70,11 @@ def _summary(calls: Sequence[CallSeen], count: int, width: int) -> RenderableTyp
     head = f"{units.counted(count, 'pipeline call')} observed"
     if len(shown) < count:
         head += f", the last {len(shown)} shown"
+    between = between_sentence(shown[-1].summary)
     parts: list[RenderableType] = [
         Text(head, style="bold"),
         Text(f"Last: {model_sentence(shown[-1].run)}"),
+        *([Text(sentence(f"Between: {between}"))] if between else []),
         Text(),
         grid(_narrow(calls_table(shown)), Layout(optional=("slowest_ratio", "dominant_stage")), width),
         Text(),

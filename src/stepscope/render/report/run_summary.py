@@ -20,6 +20,7 @@ from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import cache_sentence, steps_sentence, total_sentence
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
 from stepscope.render.report.run_tables import TIMES, not_in_stages
+from stepscope.render.report.stage_sentences import between_sentence
 from stepscope.render.report.stage_sums import summed_times
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
@@ -160,6 +161,8 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
     rows.add_row("Model", Text(model_sentence(run)))
     rows.add_row("Engaged", Text(engaged_sentence(run)))
     rows.add_row("Total", Text(total_sentence(summary)))
+    if between := between_sentence(summary):
+        rows.add_row("Between", Text(sentence(between)))
     rows.add_row("Steps", Text(steps_sentence(summary.step_statistics, summary.steps)))
     if summary.step_cache is not None:
         rows.add_row("Cache", Text(cache_sentence(summary.step_cache, len(summary.steps))))
