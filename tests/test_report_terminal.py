@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from hostile_report import hostile
-from reports import EVERY, normal, previews, two_ranks, untrusted_dump, video
+from reports import EVERY, normal, previews, several_runs, two_ranks, untrusted_dump, video
 from stepscope.analyse.results import Report
 from stepscope.render.report.answer import answer
 from stepscope.render.report.rank_names import rank_name
@@ -73,6 +73,25 @@ def test_time_between_known_calls_is_spoken_of(render: Callable[[Report], str]) 
     said = "180.0 ms of DenoisingStage lie between known calls"
     assert said in " ".join(render(previews()).split())
     assert "between known calls" not in render(normal())
+
+
+def test_what_was_run_is_said_before_its_times() -> None:
+    """Model, dtype, device, size and steps as the dump has them: once for runs alike, by name for others."""
+    said = "Qwen/Qwen-Image, bfloat16 on NVIDIA H200, 1024x1024, 10 steps asked for"
+    assert f"\nModel      {said}\nTotal " in render_terminal(normal())
+    assert f"| **Model** | {said} |" in render_markdown(normal())
+    page = render_html(normal())
+    assert f"<dt>Model</dt><dd>{said}</dd>" in page
+    assert ">Run of Qwen/Qwen-Image (3f2a9c)</h2>" in page
+
+    alike = several_runs()
+    assert [line.text for line in answer(alike).lines if line.label == "Model"] == [said]
+    other = replace(alike.runs[1], workload=(("pipeline_class", "WanPipeline"), ("steps", "x" * 9000)))
+    lines = answer(replace(alike, runs=(alike.runs[0], other))).lines
+    told = [line.text for line in lines if line.label == "Model"]
+    assert told == [f"3f2a9c rank 0: {said}", "9b41d0 rank 0: WanPipeline, on NVIDIA H200"]
+    nothing = replace(normal().runs[0], workload=(("prompt", "A cat"),))
+    assert not [line for line in answer(replace(normal(), runs=(nothing,))).lines if line.label == "Model"]
 
 
 def test_stages_of_a_trace_that_come_back_are_one_row() -> None:

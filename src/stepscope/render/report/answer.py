@@ -27,6 +27,7 @@ from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
 from stepscope.render.report.stage_sentences import between_sentence, dominant_sentence
+from stepscope.render.report.what_ran import model_sentence
 
 MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
@@ -56,7 +57,12 @@ class Answer:
 def answer(report: Report) -> Answer:
     """The sentences for ``report``."""
     rank, finding = top_finding(report)
-    lines = [*_time_lines(report), *_gpu_lines(report), *_kernel_lines(report)]
+    lines = [
+        *_model_lines(report.runs[:_SHOWN_RANKS]),
+        *_time_lines(report),
+        *_gpu_lines(report),
+        *_kernel_lines(report),
+    ]
     order = list(dict.fromkeys(line.label for line in lines))
     lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
     return Answer(
@@ -88,6 +94,18 @@ def top_finding(report: Report) -> tuple[RankReport | None, Finding | None]:
     by_finding = {id(finding): rank for rank in report.ranks for finding in rank.findings}
     ordered = ordered_findings([finding for rank in report.ranks for finding in rank.findings])
     return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
+
+
+def _model_lines(runs: Sequence[RunSummary]) -> list[Line]:
+    """What was run: once where it was the same of all runs."""
+    told = [model_sentence(run) for run in runs]
+    if len(set(told)) == 1:
+        return [Line(label="Model", text=told[0])] if told[0] else []
+    return [
+        Line(label="Model", text=f"{run_name(run)} rank {run.rank}: {text}")
+        for run, text in zip(runs, told, strict=True)
+        if text
+    ]
 
 
 def _time_lines(report: Report) -> list[Line]:

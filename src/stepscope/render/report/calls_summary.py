@@ -16,8 +16,9 @@ from stepscope.model.run import Run
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
-from stepscope.render.report.run_summary import RunFiles, model_sentence
+from stepscope.render.report.run_summary import RunFiles
 from stepscope.render.report.stage_sentences import between_sentence
+from stepscope.render.report.what_ran import model_sentence
 from stepscope.render.tables import Column, Kind, Table, Value, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -73,7 +74,7 @@ def _summary(calls: Sequence[CallSeen], count: int, width: int) -> RenderableTyp
     between = between_sentence(shown[-1].summary)
     parts: list[RenderableType] = [
         Text(head, style="bold"),
-        Text(f"Last: {model_sentence(shown[-1].run)}"),
+        Text(f"Last: {model_sentence(shown[-1].summary)}"),
         *([Text(sentence(f"Between: {between}"))] if between else []),
         Text(),
         grid(_narrow(calls_table(shown)), Layout(optional=("slowest_ratio", "dominant_stage")), width),

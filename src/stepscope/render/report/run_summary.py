@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from stepscope.analyse.results import RunSummary
-from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup, Workload
+from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import cache_sentence, steps_sentence, total_sentence
@@ -22,6 +22,7 @@ from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, 
 from stepscope.render.report.run_tables import TIMES, not_in_stages
 from stepscope.render.report.stage_sentences import between_sentence
 from stepscope.render.report.stage_sums import summed_times
+from stepscope.render.report.what_ran import model_sentence
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -55,9 +56,6 @@ _TRANSFERS = (
     Column(key="gb_per_s", title="GB/s", kind=Kind.NUMBER),
     Column(key="exposed_ms", title="exposed ms", kind=Kind.MS),
 )
-
-
-_WEIGHTS = {"dummy": "random weights", AS_LOADED: "as the program loaded it"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +156,7 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
     rows = Grid.grid(padding=(0, 2, 0, 0))
     rows.add_column(no_wrap=True, style="bold cyan", width=9)
     rows.add_column(overflow="fold")
-    rows.add_row("Model", Text(model_sentence(run)))
+    rows.add_row("Model", Text(model_sentence(summary)))
     rows.add_row("Engaged", Text(engaged_sentence(run)))
     rows.add_row("Total", Text(total_sentence(summary)))
     if between := between_sentence(summary):
@@ -172,33 +170,6 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
         outside = (f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in summary.outside)
         rows.add_row("Outside", Text(", ".join(outside) + " (not in the total)"))
     return rows
-
-
-def model_sentence(run: Run) -> str:
-    """What was asked for: model, precision, device, shapes, guidance."""
-    workload, environment = run.workload, run.environment
-    published = "weights from folder" if workload.weights == "folder" else "published weights"
-    weights = _WEIGHTS.get(workload.load_format, published)
-    device = environment.device_name or environment.device_kind
-    where = f"{workload.dtype} on {visible(device)}" if workload.dtype else f"on {visible(device)}"
-    parts = [
-        f"{visible(workload.model)} ({weights}), {where}",
-        *_shape(workload),
-        *(f"{name} {value:g}" for name, value in workload.guidance.items()),
-        "" if workload.seed is None else f"seed {workload.seed}",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def _shape(workload: Workload) -> Iterator[str]:
-    if workload.width and workload.height:
-        yield f"{workload.width}x{workload.height}"
-    if workload.frames and workload.frames > 1:
-        yield units.counted(workload.frames, "frame")
-    if workload.outputs_per_prompt > 1:
-        yield units.counted(workload.outputs_per_prompt, "output")
-    if workload.steps:
-        yield f"{units.counted(workload.steps, 'step')} asked for"
 
 
 def engaged_sentence(run: Run) -> str:
