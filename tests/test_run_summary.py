@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from reports import previews
 from runs import MS, stage, step, three_stages
 from stepscope.analyse.run.reconcile import reconcile
@@ -176,6 +178,26 @@ def test_time_between_known_calls_is_a_line_of_one_call_and_of_several() -> None
     calls = [CallSeen(summary=one, run=run, files=NO_FILES) for one in (plain, summary)]
     assert f"Between: {said}" in render_calls_summary(calls, 2)
     assert "Between" not in render_calls_summary(calls[::-1], 2)
+
+
+@pytest.mark.parametrize("pipeline", ["QwenImagePipeline", "StableDiffusionXLControlNetInpaintPipeline"])
+@pytest.mark.parametrize("stage", ["DenoisingStage", "LTX2RefinementOfLatentsStage"])
+@pytest.mark.parametrize("traced", [True, False])
+def test_calls_with_steps_show_their_slowest_step_at_100_columns(pipeline, stage, traced) -> None:
+    """Long names and marks of other columns do not hide a spike; without steps the column is not there."""
+    run = full_run()
+    run = replace(run, workload=replace(run.workload, pipeline_class=pipeline))
+    run = run if traced else replace(run, traces=())
+    summary = replace(summarise(reconcile(run)), dominant_stage=stage, total_ms=1_234_567.0)
+    lines = render_calls_summary([CallSeen(summary=summary, run=run, files=NO_FILES)], 1).splitlines()
+    head = next(line for line in lines if line.startswith("call "))
+    assert "slowest" in head
+    assert lines[lines.index(head) + 1][head.index("slowest") :].split()[0] == "2.00x"
+    assert max(map(len, lines[: lines.index(head) + 3])) <= 100
+    assert stage != "DenoisingStage" or "most time in" in head
+
+    plain = replace(summary, steps=(), step_statistics=None)
+    assert "slowest" not in render_calls_summary([CallSeen(summary=plain, run=run, files=NO_FILES)], 1)
 
 
 def test_no_line_is_wider_than_the_terminal_but_paths_stay_whole() -> None:

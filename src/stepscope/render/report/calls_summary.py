@@ -31,13 +31,15 @@ _CALLS = (
     Column(key="pipeline", title="pipeline"),
     Column(key="total_ms", title="total ms", kind=Kind.MS),
     Column(key="step_count", title="steps", kind=Kind.COUNT),
-    Column(key="step_median_ms", title="median step ms", kind=Kind.MS),
-    Column(key="slowest_ratio", title="slowest step", kind=Kind.RATIO),
+    Column(key="step_median_ms", title="median ms", kind=Kind.MS),
+    Column(key="slowest_ratio", title="slowest", kind=Kind.RATIO),
     Column(key="dominant_stage", title="most time in"),
     Column(key="trusted", title="trusted", kind=Kind.FLAG),
     Column(key="traced", title="traced", kind=Kind.MARK),
     Column(key="incomplete_reason", title="incomplete because"),
 )
+# The slowest step goes last: a spike is what a table of calls is looked through for.
+_LAYOUT = Layout(flexible="pipeline", optional=("dominant_stage", "traced", "slowest_ratio"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ def _summary(calls: Sequence[CallSeen], count: int, width: int) -> RenderableTyp
         Text(f"Last: {model_sentence(shown[-1].summary)}"),
         *([Text(sentence(f"Between: {between}"))] if between else []),
         Text(),
-        grid(_narrow(calls_table(shown)), Layout(optional=("slowest_ratio", "dominant_stage")), width),
+        grid(_narrow(calls_table(shown)), _LAYOUT, width),
         Text(),
     ]
     cut = [call for call in shown if call.summary.incomplete_reason][-SHOWN_WARNINGS:]

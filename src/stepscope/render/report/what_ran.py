@@ -1,4 +1,4 @@
-"""What a run was of: model, precision, device, shapes and what else was asked for, as far as its dump tells."""
+"""What a run was of: model, precision, device, shapes, as far as its dump tells."""
 
 from __future__ import annotations
 
