@@ -15,6 +15,7 @@ $(VENV)/.installed: pyproject.toml
 
 demo: $(VENV)/.installed
 	$(BIN)/stepscope generate --prompt "A Logo With Bold Large Text" --seed 0 --profile --perf-dump-path perf.json
+	@echo "To type stepscope as above: . $(BIN)/activate"
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not gpu" -q

@@ -195,6 +195,15 @@ def test_wrapped_commands_are_the_same_command() -> None:
     assert wrap_command("not a 'command", 5) == "not a 'command"
 
 
+def test_commands_are_whole_however_long_their_paths_are() -> None:
+    """A path of 200 characters is wider than the console, and the command is there to be pasted."""
+    path = f"/runs/{'long' * 50}.trace.json.gz"
+    text = render_terminal(replace(normal(), source=(path,)), 100)
+
+    pasted = shlex.split(text[text.index("stepscope report ") :].replace("\\\n", "").splitlines()[0])
+    assert pasted == ["stepscope", "report", path, "--format", "html", "-o", "report.html"]
+
+
 def test_information_never_comes_before_a_warning() -> None:
     """The finding on the first screen is the most expensive warning."""
     finding = answer(normal()).finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pipelines
 from stepscope.capture import one_profiler, profiler
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
+from stepscope.capture.window import timestep_count
 from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.kineto.reader import read_kineto
 from stepscope.session.keep_trace import TraceToKeep, keep_trace
@@ -257,6 +259,37 @@ def test_of_two_calls_at_once_one_is_traced(tmp_path: Path) -> None:
 def _wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         time.sleep(0.001)
+
+
+@pytest.mark.parametrize("switching", [Switching.PAUSE, Switching.TOGGLE])
+def test_a_preview_in_the_loop_does_not_end_the_window(sd: Any, tmp_path: Path, switching: Switching) -> None:
+    """A callback that decodes after each step: the scheduler has timesteps left, so steps are to come."""
+
+    def callback(pipeline: Any, _step: int, _timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
+        preview = pipeline.vae.decode(values["latents"], return_dict=False)[0]
+        pipeline.image_processor.postprocess(preview.detach(), output_type="np")
+        return {}
+
+    observed = trace_sd(sd, 6, 3, tmp_path, switching=switching, callback_on_step_end=callback)
+
+    assert observed.raw_trace is not None
+    assert observed.raw_trace.steps == (1, 2, 3)
+    assert sum(stage.span.name == "DecodingStage" for stage in observed.run.stages) >= 6
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "count"),
+    [
+        (types.SimpleNamespace(), 0),
+        (types.SimpleNamespace(num_inference_steps=None, timesteps=range(1000)), 0),
+        (types.SimpleNamespace(num_inference_steps=4), 0),
+        (types.SimpleNamespace(num_inference_steps=4, timesteps=None), 0),
+        (types.SimpleNamespace(num_inference_steps=4, timesteps=range(7)), 7),
+    ],
+)
+def test_timesteps_are_those_that_were_set(scheduler: Any, count: int) -> None:
+    """Those of training, before any were set, say nothing."""
+    assert timestep_count(scheduler) == count
 
 
 def test_denoisers_without_a_scheduler_are_counted_by_forwards(tmp_path: Path) -> None:

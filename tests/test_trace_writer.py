@@ -316,7 +316,14 @@ def test_an_export_that_was_cut_off_gives_what_is_there(recorded: tuple[Path, Ru
 )
 def test_short_runs_are_said(asked: int, steps: tuple[int, ...], note: str) -> None:
     """Fewer steps than asked, or step 0, is never silent."""
-    assert window_note(TraceContent(steps=steps, asked=asked), steps) == note
+    assert window_note(TraceContent(steps=steps, asked=asked), steps, len(steps)) == note
+
+
+def test_a_recording_that_ended_in_the_first_step_is_no_run_of_one() -> None:
+    """What was cut short says so."""
+    note = window_note(TraceContent(steps=(0,), asked=5), (0,), 12)
+
+    assert note == "recording ended in the first of 12 steps, so the trace holds step 0"
 
 
 pairs = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=20)

@@ -76,8 +76,10 @@ class ActiveCall:
         table: dict[int, Methods],
         by_class: dict[type, Methods],
         modules: tuple[tuple[str, Any], ...] = (),
+        schedulers: tuple[Any, ...] = (),
     ) -> None:
         self.clock = clock
+        self.schedulers = schedulers
         self._flat: list[Any] = []
         self.watchers: list[Watcher] = []
         self.pauses: list[Pause] = []

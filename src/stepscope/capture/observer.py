@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import Token
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
@@ -53,6 +53,7 @@ class Parts:
     table: dict[int, Methods]
     by_class: dict[type, Methods]
     modules: tuple[tuple[str, Any], ...]
+    schedulers: list[Any] = field(default_factory=list)
 
 
 class Observer:
@@ -98,6 +99,7 @@ class Observer:
         parts.table[id(part)] = methods
         if any(known.kind is CallKind.SCHEDULER_STEP for known in methods.values()):
             parts.by_class.setdefault(type(part), methods)
+            parts.schedulers.append(part)
         plain = getattr(part, "_orig_mod", part)
         if plain is not part:  # torch.compile(module) leads to its methods by __getattr__
             parts.table[id(plain)] = {name: known for name, known in methods.items() if name != "__call__"}
@@ -119,7 +121,7 @@ class Observer:
         """Start observing one call in this thread and context; the caller must ``finish`` it."""
         parts = self.attach(pipeline)
         clock = self._clock or clock_of(pipeline, parts.modules)
-        call = ActiveCall(clock, parts.table, parts.by_class, parts.modules)
+        call = ActiveCall(clock, parts.table, parts.by_class, parts.modules, tuple(parts.schedulers))
         if nvtx is not None:
             watch_call(call, nvtx, self._wrappers)
         return CallInProgress(call, trace=trace, own_process=own_process)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from stepscope.capture.active import ActiveCall, Watcher
 from stepscope.capture.line_watch import LineWatch
@@ -79,7 +80,16 @@ class TraceWindow(Watcher):
         if kind in _ITERATION_STARTS:
             self._before_iteration(kind)
         elif self._recording_since is not None and (self._enough() or (kind in _TERMINAL and self._ended)):
-            self._call.pause("profiler stop", self._suspend if self._goes_on() else self._stop)
+            self._at_the_end_of_a_loop()
+
+    def _at_the_end_of_a_loop(self) -> None:
+        """Enough steps, or a decoding before there are: of the result, or of a preview in the loop."""
+        if self._enough():
+            self._call.pause("profiler stop", self._stop)
+        elif self._goes_on():
+            self._call.pause("profiler stop", self._suspend)
+        elif not self._loop_goes_on():
+            self._call.pause("profiler stop", self._stop)
 
     def _before_iteration(self, kind: CallKind) -> None:
         if self._recording_since is None:
@@ -97,8 +107,13 @@ class TraceWindow(Watcher):
                 self._call.pause("profiler stop", self._stop)
 
     def _goes_on(self) -> bool:
-        """Whether steps after this decoding are wanted, and can be recorded too: video made in chunks."""
-        return self._request.steps == ALL_STEPS and self._switching is Switching.TOGGLE
+        """Whether steps after this decoding are wanted and can be recorded: video in chunks, previews."""
+        wanted = self._request.steps == ALL_STEPS or self._loop_goes_on()
+        return wanted and self._switching is Switching.TOGGLE
+
+    def _loop_goes_on(self) -> bool:
+        """Whether a scheduler has timesteps left."""
+        return any(self._ended < timestep_count(scheduler) for scheduler in self._call.schedulers)
 
     def _say_what_is_missed(self, kind: CallKind) -> None:
         missed = self._request.steps == ALL_STEPS and self._switching is Switching.PAUSE
@@ -181,3 +196,13 @@ class TraceWindow(Watcher):
         return RawTrace(
             path=path, anchors=tuple(self.profiler.anchors), request=self._request, lines=self._lines
         )
+
+
+def timestep_count(scheduler: Any) -> int:
+    """How many timesteps a scheduler was set to; 0 where it was not, or does not say."""
+    if getattr(scheduler, "num_inference_steps", None) is None:
+        return 0
+    try:
+        return len(scheduler.timesteps)
+    except (AttributeError, TypeError):
+        return 0

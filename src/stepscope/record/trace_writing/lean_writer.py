@@ -115,7 +115,7 @@ def write_lean_trace(
     with atomic_path(path) as temporary:
         summary = _write(temporary, plan, _Recording(trace=trace, clock=clock, mapped=mapped), header)
     whole = not any(warning.kind == "truncated" for warning in trace.warnings)
-    note = window_note(content, plan.steps) if whole else CUT_OFF_NOTE
+    note = window_note(content, plan.steps, len(run.steps)) if whole else CUT_OFF_NOTE
     written = TraceWindow(
         path=str(path.resolve()),
         steps=plan.steps,

@@ -96,7 +96,7 @@ def write_trace(raw: Path, run: Run, content: TraceContent, directory: Path) -> 
         steps=plan.steps,
         full_stages=content.full_stages,
         asked=content.asked,
-        note=window_note(content, plan.steps) if survey.whole else CUT_OFF_NOTE,
+        note=window_note(content, plan.steps, len(run.steps)) if survey.whole else CUT_OFF_NOTE,
     )
 
 
@@ -114,10 +114,12 @@ def plan_trace(run: Run, content: TraceContent, directory: Path) -> tuple[TraceP
     return TracePlan(name=path.name, run=run, content=content, steps=steps, window=window), path
 
 
-def window_note(content: TraceContent, steps: Sequence[int]) -> str:
-    """One line when the trace does not hold what was asked for; empty when it does."""
+def window_note(content: TraceContent, steps: Sequence[int], ran: int) -> str:
+    """One line when the trace does not hold what was asked for, of the steps that ran; empty when it does."""
     if content.full_stages:
         return ""
+    if tuple(steps) == (0,) and ran > 1:
+        return f"recording ended in the first of {ran} steps, so the trace holds step 0"
     if tuple(steps) == (0,):
         return "the run has one step, so the trace holds step 0"
     if content.asked in {-1, len(steps)}:

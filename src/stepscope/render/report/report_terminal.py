@@ -52,7 +52,7 @@ def render_terminal(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
     """The report as plain text, no line wider than ``console_width`` but commands that must stay whole."""
     stream = io.StringIO()
     console = console_for(stream, console_width)
-    console.print(terminal_report(report, console_width))
+    _print(report, console, console_width)
     return trimmed(stream.getvalue())
 
 
@@ -62,7 +62,7 @@ def write_terminal(report: Report, stream: TextIO) -> None:
     width = min(detected.width, MAXIMUM_WIDTH) if detected.is_terminal else MAXIMUM_WIDTH
     text = io.StringIO()
     console = console_for(text, width, like=detected)
-    console.print(terminal_report(report, width))
+    _print(report, console, width)
     stream.write(in_encoding(trimmed(text.getvalue()), stream.encoding))
 
 
@@ -96,8 +96,15 @@ def in_encoding(text: str, encoding: str | None) -> str:
     return text
 
 
+def _print(report: Report, console: Console, width: int) -> None:
+    """Tables end where the console does; commands do not, since a cut one cannot be run."""
+    console.print(terminal_report(report, width))
+    if commands := _commands(report, width):
+        console.print(Group(*commands), crop=False)
+
+
 def terminal_report(report: Report, width: int = MAXIMUM_WIDTH) -> RenderableType:
-    """The whole report for a rich console."""
+    """The report for a rich console, but for the commands at its end."""
     said = answer(report)
     parts: list[RenderableType] = [
         _verdict(said),
@@ -116,7 +123,7 @@ def terminal_report(report: Report, width: int = MAXIMUM_WIDTH) -> RenderableTyp
         parts.append(
             Text(f"\nThe tables of {units.counted(left, 'more rank')} are in --format html and json.")
         )
-    return Group(*parts, *_warnings(report), *_commands(report, width))
+    return Group(*parts, *_warnings(report))
 
 
 def _verdict(said: Answer) -> Text:

@@ -135,7 +135,7 @@ def _verdict(summary: RunSummary, run: Run) -> Text:
     text = _trust(summary)
     if run.warmup is not None and run.warmup.requests == 0:
         because = f" ({visible(run.warmup.reason)})" if run.warmup.reason else ""
-        text.append(f"\nNOT WARMED UP{because}: first-call costs are in these times", style="yellow")
+        text.append(f"\nNOT WARMED UP{because}: first-call costs may be in these times", style="yellow")
     return text
 
 
