@@ -1,6 +1,7 @@
 """Comparisons: verdicts by test and by threshold, unlike and untrusted runs, the null experiment."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -260,6 +261,40 @@ def test_rows_below_the_first_are_corrected_for_their_number() -> None:
         for _ in range(100)
     )
     assert wrong <= 6
+
+
+def test_a_row_that_only_the_correction_holds_back_says_so() -> None:
+    """Its interval leaves out zero, which beside a bare 'within noise' reads as a contradiction."""
+    rows = [each for each in _pairs_of_steps() if each.interval and each.interval[0] * each.interval[1] > 0]
+    held = [row for row in rows if row.verdict is Verdict.NO_CHANGE]
+    assert held
+    for row in held:
+        assert re.fullmatch(r"p = \S+ corrected for 50 rows, 0.02 asked; the interval .* alone", row.reason)
+
+
+def test_a_p_value_that_looks_small_has_the_level_beside_it() -> None:
+    """At 0.04 a p-value of 0.046 is no change: the row says what was asked."""
+    new = replace(TEMPLATE, total_ms=1.0)
+    sides = [[100.0, 101.0, 99.0, 100.5, 99.5], [101.1, 102.1, 99.9, 101.6, 100.6]]
+    base, later = (
+        Cohort(label="x", runs=tuple(replace(new, total_ms=ms) for ms in values)) for values in sides
+    )
+    total = compare(base, later).total
+    assert total.p_value is not None
+    assert ALPHA <= total.p_value < 0.1
+    assert total.reason == f"within noise: p = {total.p_value:.2g}, 0.04 asked"
+
+
+def _pairs_of_steps():
+    generator = np.random.default_rng(7)
+    base, new = (
+        Cohort(label="x", runs=tuple(
+            replace(TEMPLATE, steps={i: float(ms) for i, ms in enumerate(generator.normal(mean, 2, 50))})
+            for _ in range(5)
+        ))
+        for mean in (100, 103)
+    )  # fmt: skip
+    return compare(base, new).steps
 
 
 @given(st.lists(st.floats(0, 1), max_size=30))

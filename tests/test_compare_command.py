@@ -200,3 +200,15 @@ def test_nothing_of_a_terminal_escape_gets_through(write, capsys) -> None:
     name = write("a.json", document)
     assert main(["compare", name, name]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("chosen", ["terminal", "md", "html"])
+@pytest.mark.parametrize("with_key", [0, 1])
+def test_what_only_one_side_has_keeps_both_columns(write, capsys, chosen, with_key) -> None:
+    """Without its column the other side would seem not to be compared at all."""
+    documents = [stepscope_json([350.0] * 10) for _ in range(2)]
+    documents[with_key]["workload"]["lora"] = "a-lora"
+    paths = [write(f"{name}.json", document) for name, document in zip("ab", documents, strict=True)]
+    assert main(["compare", *map(str, paths), "--format", chosen]) == 0
+    said = re.sub(r"<style>.*?</style>|<[^>]*>", " ", capsys.readouterr().out, flags=re.DOTALL)
+    assert re.search(r"weight[\s|]+what differs[\s|]+base[\s|]+new\b", said)

@@ -52,3 +52,37 @@ def test_regional_compilation_in_kernels(shared_traces, capsys) -> None:
     categories = {row["name"]: row for row in kernels["categories"]}
     assert categories["gemm"]["state"] == "same"
     assert categories["elementwise"]["difference_ms"] < -2
+
+
+def on_a_cpu(path, step_ms):
+    """A trace of ours with three steps and no GPU events."""
+    where = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "args": {"stepscope": True}}
+    spans = [("DenoisingStage", 0, 3 * step_ms)]
+    spans += [(f"denoising_step_{i}", i * step_ms, step_ms) for i in range(3)]
+    events = [where | {"name": name, "ts": 1000 * at, "dur": 1000 * ms} for name, at, ms in spans]
+    document = {"schemaVersion": 1, "deviceProperties": [], "stepscope": {"schema": 1}, "traceEvents": events}
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_traces_of_a_cpu_have_no_total_and_say_why(tmp_path, capsys) -> None:
+    """Stages and steps are compared; the total is in neither, and there are no kernels to show."""
+    paths = on_a_cpu(tmp_path / "a.json", 20), on_a_cpu(tmp_path / "b.json", 30)
+    comparison = compared(capsys, *paths)
+    assert comparison["total"]["verdict"] == "cannot tell"
+    assert comparison["total"]["reason"].startswith("neither trace has GPU events")
+    assert [row["verdict"] for row in comparison["stages"]] == ["worse"]
+    assert comparison["kernels"] is None
+    assert not any("record its environment" in text for text in comparison["warnings"])
+    assert sum("names no device" in text for text in comparison["warnings"]) == 2
+    assert main(["compare", *map(str, paths)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("NO VERDICT: neither trace has GPU events")
+    assert "Kernel" not in said
+
+
+def test_a_trace_of_a_cpu_against_one_of_a_gpu(tmp_path, capsys) -> None:
+    """One total is missing, and the kernels all appeared."""
+    comparison = compared(capsys, on_a_cpu(tmp_path / "a.json", 20), DATA / EAGER, "--anyway")
+    assert comparison["total"]["reason"].startswith("a trace has no GPU events")
+    assert {row["state"] for row in comparison["kernels"]["categories"]} == {"appeared"}

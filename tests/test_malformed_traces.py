@@ -40,7 +40,7 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     ),
     "JSON of something else": ("t.json", b'{"name": "package", "version": "1.0"}', "JSON of something else"),
     "gzip of other JSON": ("t.json.gz", gzip.compress(b'{"a": [1, 2]}'), "JSON of something else"),
-    "a JSON list": ("t.json", b"[1, 2, 3]", "JSON of something else"),
+    "a JSON list": ("t.json", b"[1, 2, 3]", "no perf dump and no run record either"),
     "an empty JSON list": ("t.json", b"[]", "JSON of something else"),
     "a JSON number in brackets of any depth": ("t.json", b"[" * 100_000, "JSON of something else"),
     "JSON with a wrong traceEvents": ("t.json", b'{"traceEvents": null}', "has no traceEvents"),

@@ -39,6 +39,10 @@ RECORDED = Path(__file__).parent / "data" / "traces"
          InputKind.RUN_RECORD),
         ("a", b'{"dependencies": {}}', InputKind.OTHER_JSON),
         ("trace.json", b"", InputKind.EMPTY),
+        ("a", b'{"dependencies": {"x": ', InputKind.OTHER_JSON),
+        ("a", b"[[0, 1], [", InputKind.OTHER_JSON),
+        ("budgets.toml", b"[default]\ntotal_ms = 1\n", InputKind.OTHER),
+        ("setup.cfg", b"\n[tool]\nname = x\n", InputKind.OTHER),
         ("trace.json.gz", b"PK\x03\x04zip", InputKind.OTHER),
     ],
 )  # fmt: skip

@@ -311,11 +311,23 @@ def test_what_is_no_pipeline_is_told(make: Any, said: str) -> None:
         stepscope.profile(make())
 
 
-@pytest.mark.parametrize("steps", [0, -2, True])
-def test_a_wrong_number_of_steps_is_told(sd: Any, steps: int) -> None:
-    """Before anything is installed."""
-    with pytest.raises(stepscope.UsageError, match="steps is"):
+@pytest.mark.parametrize("steps", [0, -2, True, "x", "5", 2.0, [1]])
+def test_a_wrong_number_of_steps_is_told(sd: Any, steps: Any) -> None:
+    """Before anything is installed, with what to give instead, whatever it is."""
+    with pytest.raises(stepscope.UsageError, match=r"steps is .*whole number"):
         stepscope.profile(sd, steps=steps)
+
+
+@pytest.mark.parametrize(("argument", "value"), [("kept_calls", "x"), ("kept_calls", 0), ("save_to", 5)])
+def test_another_argument_of_the_wrong_kind_is_told(sd: Any, argument: str, value: Any) -> None:
+    """In words, before anything is installed."""
+    with pytest.raises(stepscope.UsageError, match=f"{argument} is"):
+        stepscope.profile(sd, **{argument: value})
+
+
+def test_a_number_of_numpy_is_a_number(sd: Any) -> None:
+    """As a loop over an array gives it."""
+    stepscope.profile(sd, steps=np.int64(3))
 
 
 @pytest.mark.parametrize(("detail", "has_frames"), [("ops", False), ("full", True)])

@@ -36,11 +36,11 @@ class GateCommand:
         parser.add_argument("--budget", type=Path, required=True, metavar="TOML", help="the budget file")
         parser.add_argument(
             "--trace",
-            nargs="+",
+            action="append",
             type=Path,
             default=[],
             metavar="FILE",
-            help="the run's trace, for rules on it",
+            help="the run's trace, for rules on it; again for each rank or run",
         )
         parser.add_argument("--history", type=Path, metavar="JSONL", help="the rolling baseline's history")
         parser.add_argument("--record", action="store_true", help="add these runs to the history")

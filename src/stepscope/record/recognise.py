@@ -27,7 +27,7 @@ class InputKind(Enum):
     DIRECTORY = "a directory"
     EMPTY = "an empty file"
     OTHER_SQLITE = "a SQLite database of another program"
-    OTHER_JSON = "JSON of something else"
+    OTHER_JSON = "JSON of something else, no perf dump and no run record either"
     OTHER = "no format that stepscope knows"
 
 
@@ -38,6 +38,7 @@ _KINETO_KEYS = frozenset({"traceEvents", "deviceProperties", "baseTimeNanosecond
 _KINETO_KEY = re.compile(rb'"(?:deviceProperties|baseTimeNanoseconds)"\s*:')
 _DUMP_KEYS = frozenset({"denoise_steps_ms", "total_duration_ms"})
 _RUN_KEYS = frozenset({"request_id", "call_id", "clock", "environment", "workload"})
+_JSON_START = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*["}]|\[\s*[\[\]{"\d-])')
 _DUMP_KEY = re.compile(rb'"(?:denoise_steps_ms|total_duration_ms)"\s*:')
 
 
@@ -111,4 +112,6 @@ def _kind_of_broken_json(text: bytes) -> InputKind:
     """Cut or several documents in one file; the keys that can be seen decide, and the reader explains."""
     if _KINETO_KEY.search(text):
         return InputKind.KINETO
-    return InputKind.PERF_DUMP if _DUMP_KEY.search(text) else InputKind.OTHER_JSON
+    if _DUMP_KEY.search(text):
+        return InputKind.PERF_DUMP
+    return InputKind.OTHER_JSON if _JSON_START.match(text) else InputKind.OTHER

@@ -45,6 +45,7 @@ class Column:
     key: str
     title: str
     kind: Kind = Kind.TEXT
+    always: bool = False  # shown even where nothing in it is known: one side of a comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ class Table:
         full = [
             column.key
             for index, column in enumerate(self.columns)
-            if any(cell_text(column.kind, row[index]) not in ("", units.NOT_KNOWN) for row in self.rows)
+            if column.always
+            or any(cell_text(column.kind, row[index]) not in ("", units.NOT_KNOWN) for row in self.rows)
         ]
         return self.pick(*full)
 

@@ -204,10 +204,12 @@ def _with_details(comparison: Comparison, base: LoadedSide, new: LoadedSide) -> 
 
 
 def _kernels(left: Sequence[LoadedRun], right: Sequence[LoadedRun]) -> KernelComparison | None:
-    """Kernels of the first traced run of each side, same rank."""
+    """Kernels of the first traced run of each side, same rank; None where neither trace has GPU events."""
     base = next((run.ranks[0] for run in left if run.ranks), None)
     new = next((run.ranks[0] for run in right if run.ranks), None)
-    return compare_kernels(base, new) if base is not None and new is not None else None
+    if base is None or new is None or (base.gpu is None and new.gpu is None):
+        return None
+    return compare_kernels(base, new)
 
 
 def _refuse_unlike(comparisons: Sequence[Comparison]) -> None:

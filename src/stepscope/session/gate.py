@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from stepscope.analyse.comparison.gate import gate, history_entry
 from stepscope.analyse.comparison.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
@@ -13,8 +14,9 @@ from stepscope.analyse.results import RankReport
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
-from stepscope.model.errors import UnreadableInputError
+from stepscope.model.errors import UnreadableInputError, UsageError
 from stepscope.model.nearest import nearest
+from stepscope.model.vocabulary import TraceSource
 from stepscope.record.budget_reader import read_budgets
 from stepscope.record.input_file import files_below
 from stepscope.record.json_lines import append_line, read_lines
@@ -39,6 +41,7 @@ def run_gate(options: GateOptions) -> GateReport:
 
     Raises:
         UnreadableInputError: a dump, trace, budget or history cannot be read.
+        UsageError: a trace is of none of the runs.
         RunFailedError: the history cannot be written.
 
     """
@@ -46,18 +49,49 @@ def run_gate(options: GateOptions) -> GateReport:
     _check_findings(budgets.rules.forbid_findings, options.budget)
     history = read_lines(options.history, HistoryEntry) if options.history else ()
     ranks = [rank for path in options.traces for rank in report_ranks(path)]
+    files = [file for given in options.dumps for file in _dump_files(given)]
+    runs = [(dump, path) for path in files for dump in read_dumps(path)]
+    _refuse_traces_of_others([dump for dump, _ in runs], ranks)
     results = []
-    for path in [file for given in options.dumps for file in _dump_files(given)]:
-        for dump in read_dumps(path):
-            result = _gate_one(dump, path, budgets, ranks, history)
-            results.append(result)
-            if options.record and options.history is not None:
-                _record(options.history, dump, path, result)
+    for dump, path in runs:
+        mine = [rank for rank in ranks if _may_be_of(rank, dump)]
+        result = _gate_one(dump, path, budgets, mine, history)
+        results.append(result)
+        if options.record and options.history is not None:
+            _record(options.history, dump, path, result)
     return GateReport(
         schema_version=GATE_SCHEMA_VERSION,
         passed=all(result.passed for result in results),
         results=tuple(results),
     )
+
+
+def _refuse_traces_of_others(dumps: Sequence[PerfDump], ranks: Sequence[RankReport]) -> None:
+    """A trace of another run would be judged in place of this one's."""
+    for rank in ranks:
+        if not any(_may_be_of(rank, dump) for dump in dumps):
+            known = ", ".join(dict.fromkeys(dump.request_id for dump in dumps))
+            raise UsageError(
+                f"{rank.path} is the trace of request {rank.request_id}, not of {known}.",
+                remedy="Give the trace that was recorded with the run.",
+            )
+
+
+def _may_be_of(rank: RankReport, dump: PerfDump) -> bool:
+    """Whether trace and run name the same request; one that names none may be of any."""
+    named = _named_request(rank)
+    return named is None or not dump.request_id or named == dump.request_id
+
+
+def _named_request(rank: RankReport) -> str | None:
+    """The request that a trace names. In a file name of other recorders only a UUID is one for certain."""
+    if not rank.request_id or rank.source == TraceSource.STEPSCOPE.value:
+        return rank.request_id or None
+    try:
+        UUID(rank.request_id)
+    except ValueError:
+        return None
+    return rank.request_id
 
 
 def _check_findings(forbidden: Sequence[str], path: Path) -> None:

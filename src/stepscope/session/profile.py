@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from numbers import Integral
+from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -77,10 +79,14 @@ def profile(
         UsageError: ``pipeline`` cannot be observed, or a number is out of range.
 
     """
-    if steps is not None and (isinstance(steps, bool) or steps < -1 or steps == 0):
-        raise UsageError(f"steps is {steps}.", remedy="Give a positive number, -1 for all, or leave it out.")
-    if kept_calls < 1:
-        raise UsageError(f"kept_calls is {kept_calls}.", remedy="Give a number above zero.")
+    if steps is not None and (not _whole(steps) or steps < -1 or steps == 0):
+        raise UsageError(
+            f"steps is {steps!r}.", remedy="Give a positive whole number, -1 for all, or leave it out."
+        )
+    if not _whole(kept_calls) or kept_calls < 1:
+        raise UsageError(f"kept_calls is {kept_calls!r}.", remedy="Give a whole number above zero.")
+    if save_to is not None and not isinstance(save_to, (str, PathLike)):
+        raise UsageError(f"save_to is {save_to!r}.", remedy="Give the path of a folder.")
     if pipeline is not None:
         check_watchable(pipeline)
     if detail not in ATTACHED_DETAILS:
@@ -92,6 +98,11 @@ def profile(
         )
     folder = None if save_to is None else Path(save_to).expanduser()
     return ProfileSession(pipeline, AttachOptions(trace=trace, run_directory=folder), kept_calls)
+
+
+def _whole(value: Any) -> bool:
+    """A whole number, of numpy too; True and False count nothing."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _reference(pipeline: Any) -> Callable[[], Any]:

@@ -142,7 +142,11 @@ def unrecorded(cohort: Cohort) -> str | None:
     """A warning where a side does not say what it ran on: then nothing can be checked."""
     if any("device_name" in run.facts or "device_kind" in run.facts for run in cohort.runs):
         return None
-    return f"{cohort.label} does not record its environment: whether the runs are alike cannot be checked"
+    if all(run.facts.get("measured from") == "trace" for run in cohort.runs):
+        said = "is a trace without GPU events, which names no device"
+    else:
+        said = "does not record its environment"
+    return f"{cohort.label} {said}: whether the runs are alike cannot be checked"
 
 
 def _facts_of(summary: RunSummary) -> dict[str, str]:

@@ -24,8 +24,10 @@ from stepscope.analyse.comparison.compare_results import (
     Side,
     Verdict,
 )
-from stepscope.analyse.comparison.judge import judged, withheld
+from stepscope.analyse.comparison.judge import judged, only_in, withheld
 from stepscope.analyse.comparison.statistics import ALPHA, sample_of
+
+GPU_SPAN = "GPU span"
 
 COARSE = 0.02
 """A 'no change' whose interval reaches further than this is said to be a coarse one."""
@@ -52,10 +54,10 @@ def compare(base: Cohort, new: Cohort, *, alpha: float = ALPHA) -> Comparison:
     basis = Basis.SIGNIFICANCE if repeated else Basis.THRESHOLDS
     row = partial(_row, base, new)
     total = row(_Measure(_total_name(base, new), "total", "ms", lambda run: run.total_ms))
-    run_ms = total.base.median if total.base else 0.0
-    judge = partial(judged, basis=basis, run_ms=run_ms)
     names = _in_order(run.stages for side in (base, new) for run in side.runs)
     parts = [row(_Measure(name, "stage", "ms", partial(_stage_ms, name))) for name in names]
+    stages_ms = sum(part.base.median for part in parts if part.base)
+    judge = partial(judged, basis=basis, run_ms=total.base.median if total.base else stages_ms)
     memory = row(_Measure("peak memory", "memory", "bytes", _peak_memory))
     step_median = row(_Measure("median step", "step", "ms", _median_step))
     (total,) = judge([total], alpha=alpha)
@@ -131,8 +133,16 @@ def _row(base: Cohort, new: Cohort, measure: _Measure) -> Row:
         interval=None,
         p_value=None,
         verdict=Verdict.NO_CHANGE if known else Verdict.CANNOT_TELL,
-        reason="" if known else f"only in the {'base' if right is None else 'new runs'}",
+        reason="" if known else _missing(measure, left, right),
     )
+
+
+def _missing(measure: _Measure, left: Sample | None, right: Sample | None) -> str:
+    """Why a row cannot be compared."""
+    if measure.name == GPU_SPAN:
+        of = "neither trace has" if left is right else "a trace has no"
+        return f"{of} GPU events, so there is no total: see stages and steps"
+    return only_in(left, right)
 
 
 def _sample(cohort: Cohort, reading: Callable[[Observation], float | None]) -> Sample | None:
@@ -143,7 +153,7 @@ def _sample(cohort: Cohort, reading: Callable[[Observation], float | None]) -> S
 def _total_name(base: Cohort, new: Cohort) -> str:
     """What stands for the total: a trace knows only from its first GPU event to its last."""
     sources = {run.facts.get("measured from") for run in (*base.runs, *new.runs)}
-    return "GPU span" if sources == {"trace"} else "end to end"
+    return GPU_SPAN if sources == {"trace"} else "end to end"
 
 
 def _stage_ms(name: str, run: Observation) -> float | None:

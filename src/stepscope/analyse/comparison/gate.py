@@ -9,11 +9,20 @@ from statistics import median
 
 from stepscope.analyse.comparison.cohort import Observation, identifying_facts, observe
 from stepscope.analyse.comparison.gate_results import Check, GateResult, Outcome
+from stepscope.analyse.findings import skew_findings
 from stepscope.analyse.results import RankReport, RunSummary
 from stepscope.model.budget import Baseline, Budget, Budgets, GateRules, HistoryEntry
 
 SYNC_IN_LOOP = "host.sync_in_loop"
 """The report's finding that stands for a synchronisation inside the denoising loop."""
+
+STRAGGLER = "communication.straggler"
+"""The finding that only the traces of several ranks together can have."""
+
+MEMORY_GROWS = "memory.grows"
+
+_OF_THE_HOST = frozenset({"recording.step_count", "recording.profiler_step", "steps.slow", MEMORY_GROWS})
+"""Findings that a trace without GPU events can have."""
 
 _GIB = 1024**3
 
@@ -92,12 +101,31 @@ def _rule_checks(summary: RunSummary, rules: GateRules, ranks: Sequence[RankRepo
 
 
 def _finding_check(finding_id: str, ranks: Sequence[RankReport]) -> Check:
+    """Whether the finding is in no trace; one that cannot have it, whatever was run, proves nothing."""
     name = "no synchronisation in the loop" if finding_id == SYNC_IN_LOOP else f"no {finding_id}"
     if not ranks:
         return _rule(name, False, "not measured: give the run's trace with --trace")
-    found = [finding for rank in ranks for finding in rank.findings if finding.id == finding_id]
-    detail = "; ".join(f"{finding.title}: {finding.evidence}" for finding in found)
-    return _rule(name, not found, detail)
+    seen = skew_findings(ranks) if finding_id == STRAGGLER else ranks
+    found = [finding for rank in seen for finding in rank.findings if finding.id == finding_id]
+    if found:
+        return _rule(name, False, "; ".join(f"{finding.title}: {finding.evidence}" for finding in found))
+    reason = _unanswered(finding_id, ranks)
+    return _rule(name, not reason, f"not measured: {reason}")
+
+
+def _unanswered(finding_id: str, ranks: Sequence[RankReport]) -> str:
+    """Why the traces cannot tell whether there is such a finding; empty where they can."""
+    for rank in ranks:
+        trace = f"the trace of rank {rank.rank}" if len(ranks) > 1 else "the trace"
+        if rank.gpu is None and finding_id not in _OF_THE_HOST:
+            return f"{trace} has no GPU events"
+        if not rank.steps and (finding_id.endswith("_in_loop") or finding_id.startswith("steps.")):
+            return f"no denoising step was recognised in {trace}"
+        if not rank.memory and finding_id == MEMORY_GROWS:
+            return f"{trace} has no record of allocated memory"
+    if finding_id == STRAGGLER and len(ranks) < 2:
+        return "it takes the traces of two ranks or more"
+    return ""
 
 
 def _budget_checks(summary: RunSummary, run: Observation, budget: Budget) -> Iterator[Check]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from stepscope.analyse.comparison.compare_results import Basis, Row, Verdict
+from stepscope.analyse.comparison.compare_results import Basis, Row, Sample, Verdict
 from stepscope.analyse.comparison.statistics import WelchTest, holm, welch
 
 NEGLIGIBLE = 0.005
@@ -17,6 +17,8 @@ THRESHOLDS = {"total": 0.02, "stage": 0.10, "step": 0.10, "memory": 0.01}
 STAGE_SHARE = 0.01
 """One run a side: a stage's change has to be this share of the run too. SGLang asks for 120 ms instead:
 there a stage under 120 ms is never flagged, and a jitter of 120 ms in a run of two minutes is."""
+
+_LOOKS_SMALL = 0.1
 
 TESTED_SHARE = 0.005
 """A stage below half a percent of the run on both sides is shown, but not worth a test of its own."""
@@ -33,7 +35,7 @@ def judged(rows: Sequence[Row], *, basis: Basis, alpha: float, run_ms: float) ->
     corrected = holm([test.p_value for test in tests.values()])
     p_values = dict(zip(tests, corrected, strict=True))
     return tuple(
-        _by_test(row, p_values[position], tests[position].interval, alpha)
+        _by_test(row, p_values[position], tests[position], _Asked(alpha, len(tests)))
         if position in tests
         else _untested(row)
         for position, row in enumerate(rows)
@@ -43,6 +45,13 @@ def judged(rows: Sequence[Row], *, basis: Basis, alpha: float, run_ms: float) ->
 def withheld(row: Row, reason: str) -> Row:
     """The row without a verdict: its numbers are not to be trusted."""
     return replace(row, verdict=Verdict.CANNOT_TELL, reason=reason)
+
+
+def only_in(base: Sample | None, new: Sample | None) -> str:
+    """Which side has what the other, or both, lack."""
+    if base is None and new is None:
+        return "measured on neither side"
+    return f"only in the {'base' if new is None else 'new runs'}"
 
 
 def _tested(row: Row, run_ms: float) -> bool:
@@ -59,22 +68,40 @@ def _test(row: Row, alpha: float) -> WelchTest:
     return welch(row.base, row.new, alpha=alpha)
 
 
-def _by_test(row: Row, p_value: float, interval: tuple[float, float] | None, alpha: float) -> Row:
-    verdict, reason = _significance(row, p_value, alpha)
-    return replace(row, p_value=p_value, interval=interval, verdict=verdict, reason=reason)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a row of a family has to reach."""
+
+    alpha: float
+    rows: int
 
 
-def _significance(row: Row, p_value: float, alpha: float) -> tuple[Verdict, str]:
+def _by_test(row: Row, p_value: float, test: WelchTest, asked: _Asked) -> Row:
+    verdict, reason = _significance(row, p_value, asked)
+    if test.p_value < asked.alpha <= p_value:  # the interval, which is the row's own, leaves out zero
+        said = f"p = {p_value:.2g} corrected for {asked.rows} rows, {asked.alpha:g} asked"
+        reason = f"{said}; the interval is of this row alone"
+    return replace(row, p_value=p_value, interval=test.interval, verdict=verdict, reason=reason)
+
+
+def _significance(row: Row, p_value: float, asked: _Asked) -> tuple[Verdict, str]:
     assert row.base is not None
     assert row.new is not None
     change = row.change or 0.0
-    if not p_value < alpha:
-        return Verdict.NO_CHANGE, f"within noise (p = {p_value:.2g})" if change else "equal"
+    if not p_value < asked.alpha:
+        return Verdict.NO_CHANGE, _not_significant(p_value, asked.alpha) if change else "equal"
     if abs(change) < NEGLIGIBLE:
         return Verdict.NO_CHANGE, f"below {100 * NEGLIGIBLE:.1f} %, which is not worth a verdict"
     if change * (row.new.mean - row.base.mean) <= 0:
         return Verdict.NO_CHANGE, "median and mean disagree about the direction: outliers"
     return _direction(change), f"p = {p_value:.2g}" if p_value > 0 else "does not vary"
+
+
+def _not_significant(p_value: float, alpha: float) -> str:
+    """In words; with the level where readers would take the p-value for a small one."""
+    if p_value < _LOOKS_SMALL:
+        return f"within noise: p = {p_value:.2g}, {alpha:g} asked"
+    return f"within noise (p = {p_value:.2g})"
 
 
 def _by_threshold(row: Row, run_ms: float) -> Row:
@@ -94,8 +121,7 @@ def _untested(row: Row) -> Row:
     if row.verdict is Verdict.CANNOT_TELL:
         return row
     if row.base is None or row.new is None:
-        side = "base" if row.new is None else "new runs"
-        return replace(row, verdict=Verdict.CANNOT_TELL, reason=f"only in the {side}")
+        return replace(row, verdict=Verdict.CANNOT_TELL, reason=only_in(row.base, row.new))
     if row.change is None:
         return _from_zero(row)
     if row.kind == "stage":

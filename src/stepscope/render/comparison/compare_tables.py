@@ -183,8 +183,8 @@ def differences_table(comparison: Comparison) -> Table:
     columns = [
         Column(key="severity", title="weight"),
         Column(key="name", title="what differs"),
-        Column(key="base", title="base", kind=Kind.CODE),
-        Column(key="new", title="new", kind=Kind.CODE),
+        Column(key="base", title="base", kind=Kind.CODE, always=True),
+        Column(key="new", title="new", kind=Kind.CODE, always=True),
     ]
     rows = [
         (row.severity.value, row.name, row.base or units.NOT_KNOWN, row.new or units.NOT_KNOWN)
@@ -195,8 +195,8 @@ def differences_table(comparison: Comparison) -> Table:
 
 _ROW_COLUMNS = (
     Column(key="name", title="", kind=Kind.TEXT),
-    Column(key="base", title="base", kind=Kind.AMOUNT),
-    Column(key="new", title="new", kind=Kind.AMOUNT),
+    Column(key="base", title="base", kind=Kind.AMOUNT, always=True),
+    Column(key="new", title="new", kind=Kind.AMOUNT, always=True),
     Column(key="difference", title="difference", kind=Kind.AMOUNT),
     Column(key="change", title="change", kind=Kind.AMOUNT),
     Column(key="interval", title="interval", kind=Kind.AMOUNT),
