@@ -120,10 +120,16 @@ def image_run() -> RunSummary:
         inferred_ms=1.5,
         coverage=0.998,
         profiler_pause_ms=0.0,
-        environment=(("device", "NVIDIA H200"), ("torch", "2.11.0+cu130"), ("diffusers", "0.42.1")),
+        environment=(
+            ("device_kind", "cuda"),
+            ("device_name", "NVIDIA H200"),
+            ("torch", "2.11.0+cu130"),
+            ("diffusers", "0.42.1"),
+        ),
         workload=(
             ("model", "Qwen/Qwen-Image"),
-            ("size", "1024x1024"),
+            ("height", "1024"),
+            ("width", "1024"),
             ("steps", "10"),
             ("dtype", "bfloat16"),
         ),

@@ -12,6 +12,7 @@ from stepscope.analyse.results import (
     RankReport,
     Report,
     RunSummary,
+    StageTime,
     StepTime,
     Trust,
 )
@@ -211,6 +212,40 @@ def several_runs() -> Report:
     return replace(normal(), runs=(image_run(), second), ranks=())
 
 
+def previews() -> Report:
+    """A callback decodes a preview in each of twelve steps: two stages alternate."""
+    pairs = [("DenoisingStage", 50.0 + 0.25 * at, "DecodingStage", 15.0 + 0.1 * at) for at in range(12)]
+    durations = [("TextEncodingStage", 8.0)]
+    durations += [part for one in pairs for part in (one[:2], one[2:])]
+    stages = tuple(
+        StageTime(
+            name=name,
+            stage_index=index,
+            duration_ms=ms,
+            share=ms / 850.0,
+            host_ms=ms / 2,
+            inferred_ms=15.0 if name == "DenoisingStage" else 0.0,
+        )
+        for index, (name, ms) in enumerate(durations)
+    )
+    steps = [50.0 + 0.25 * at for at in range(12)]
+    run = replace(
+        image_run(),
+        request_id="previews",
+        path="perf.json",
+        total_ms=850.0,
+        stages=stages,
+        steps=tuple(
+            StepTime(index=at, stage_index=1 + 2 * at, duration_ms=ms, forwards=2)
+            for at, ms in enumerate(steps)
+        ),
+        step_statistics=statistics_of(steps, uniform=True, basis="all steps"),
+        unaccounted_ms=12.9,
+        inferred_ms=180.0,
+    )
+    return replace(normal(), source=("perf.json",), warnings=(), runs=(run,), ranks=())
+
+
 EVERY = {
     "normal": normal,
     "untrusted_dump": untrusted_dump,
@@ -218,5 +253,6 @@ EVERY = {
     "two_ranks": two_ranks,
     "cpu_only": cpu_only,
     "several_runs": several_runs,
+    "previews": previews,
 }
 """Name of the golden files -> the report."""

@@ -218,6 +218,21 @@ def test_a_slow_step_is_told_with_what_the_host_did_meanwhile() -> None:
     assert [step.outlier for step in report.steps if step.index != 2] == [None] * 4
 
 
+def test_without_a_gpu_a_slow_step_is_told_by_its_operators() -> None:
+    """A callback trebles the work of one step; other threads and a merely slow step do not count."""
+    made = TraceBuilder()
+    for step in range(6):
+        at, count = 10_000 * step, 3_300 if step == 2 else 1_100
+        made.annotate(f"denoising_step_{step}", at, 9_000 if step in (2, 4) else 3_000)
+        for index in range(count):
+            made.operator("aten::mul", at + index, 1)
+            made.operator("aten::add", at + index, 1, thread=2)
+    steps = report_of(made).steps
+
+    assert steps[2].outlier == "3,300 operators instead of 1,100"
+    assert steps[4].outlier == "nothing else in it differs"
+
+
 def test_a_step_served_from_a_cache_is_named_by_its_missing_kernels() -> None:
     """Fewer kernels, shorter step."""
     made = TraceBuilder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,12 +12,16 @@ import pytest
 from rich.cells import cell_len
 
 from hostile_report import hostile
-from reports import EVERY, normal, two_ranks, untrusted_dump, video
+from reports import EVERY, normal, previews, several_runs, two_ranks, untrusted_dump, video
+from stepscope.analyse.results import Report
 from stepscope.render.report.answer import answer
 from stepscope.render.report.rank_names import rank_name
+from stepscope.render.report.rank_tables import rank_stages_by_name
+from stepscope.render.report.report_csv import render_csv
 from stepscope.render.report.report_html import render_html
 from stepscope.render.report.report_markdown import render_markdown
 from stepscope.render.report.report_terminal import render_terminal, write_terminal
+from stepscope.render.report.stage_sentences import dominant_sentence
 from stepscope.render.wrapping import wrap_command
 
 
@@ -49,6 +54,61 @@ def test_the_first_screen_is_the_answer() -> None:
         "transformer_qwenimage.py:312",
     ):
         assert expected in " ".join(screen.split()), expected
+
+
+@pytest.mark.parametrize("render", [render_terminal, render_markdown, render_html])
+def test_a_stage_that_alternates_with_another_is_told_by_its_sum(render: Callable[[Report], str]) -> None:
+    """Twelve occurrences of two stages are two rows and one dominant sum; CSV keeps every occurrence."""
+    shown = " ".join(render(previews()).split())
+    assert "DenoisingStage 616.5 ms, 72.5 % of the run, in 12 occurrences" in shown
+    assert "DecodingStage ran 12 times, 22.0 %" in shown
+    assert "the longest of" not in shown
+    assert len(re.findall(r"(?m)^.*DecodingStage \| +12 \|", render_markdown(previews()))) == 1
+    assert render_csv(previews(), "run_stages").count("DecodingStage") == 12
+
+
+@pytest.mark.parametrize("render", [render_terminal, render_markdown, render_html])
+def test_time_between_known_calls_is_spoken_of(render: Callable[[Report], str]) -> None:
+    """Where it is more than a tenth of the total, occurrences summed; a little of it is not worth a line."""
+    said = "180.0 ms of DenoisingStage lie between known calls"
+    assert said in " ".join(render(previews()).split())
+    assert "between known calls" not in render(normal())
+
+
+def test_what_was_run_is_said_before_its_times() -> None:
+    """Model, dtype, device, size and steps as the dump has them: once for runs alike, by name for others."""
+    said = "Qwen/Qwen-Image, bfloat16 on NVIDIA H200, 1024x1024, 10 steps asked for"
+    assert f"\nModel      {said}\nTotal " in render_terminal(normal())
+    assert f"| **Model** | {said} |" in render_markdown(normal())
+    page = render_html(normal())
+    assert f"<dt>Model</dt><dd>{said}</dd>" in page
+    assert ">Run of Qwen/Qwen-Image (3f2a9c)</h2>" in page
+
+    alike = several_runs()
+    assert [line.text for line in answer(alike).lines if line.label == "Model"] == [said]
+    other = replace(alike.runs[1], workload=(("pipeline_class", "WanPipeline"), ("steps", "x" * 9000)))
+    lines = answer(replace(alike, runs=(alike.runs[0], other))).lines
+    told = [line.text for line in lines if line.label == "Model"]
+    assert told == [f"3f2a9c rank 0: {said}", "9b41d0 rank 0: WanPipeline, on NVIDIA H200"]
+    nothing = replace(normal().runs[0], workload=(("prompt", "A cat"),))
+    assert not [line for line in answer(replace(normal(), runs=(nothing,))).lines if line.label == "Model"]
+
+
+def test_stages_of_a_trace_that_come_back_are_one_row() -> None:
+    """The sum of what can be summed; rates and bounds that differ are not made up."""
+    report = normal()
+    first, decoding = report.ranks[0].stages[:2]
+    again = replace(first, bound_by="host", stage_index=2, kernel_count=1)
+    rank = replace(report.ranks[0], stages=(first, decoding, again, replace(again, stage_index=3)))
+    keys = ("name", "times", "duration_ms", "bound_by", "kernel_count", "tflop_per_s")
+    table = rank_stages_by_name(rank).pick(*keys)
+    assert table.rows == (
+        ("DenoisingStage", 3, 3 * first.duration_ms, "mixed", first.kernel_count + 2, None),
+        ("DecodingStage", 1, decoding.duration_ms, decoding.bound_by, decoding.kernel_count, None),
+    )
+    said = dominant_sentence(rank.stages, "DenoisingStage")
+    assert said.startswith("DenoisingStage 5,259.6 ms, 291.5 % of the traced span, in 3 occurrences; ")
+    assert said.endswith("GPU-bound (its longest occurrence)")
 
 
 def test_an_untrusted_report_says_so_first_and_why() -> None:

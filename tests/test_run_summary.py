@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from reports import previews
 from runs import MS, stage, step, three_stages
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.analyse.run.summarise import summarise
@@ -25,6 +28,7 @@ from stepscope.model.run import (
     Workload,
 )
 from stepscope.model.vocabulary import CopyKind, Outside, Stage
+from stepscope.render.report.calls_summary import CallSeen, render_calls_summary
 from stepscope.render.report.run_summary import (
     RunFiles,
     render_run_summary,
@@ -145,6 +149,55 @@ def test_an_interrupted_run(golden: Callable[[str, str], None]) -> None:
         warmup=Warmup(requests=0, steps_each=0, steady=None, reason="--no-warmup"),
     )
     golden("generate_interrupted.txt", rendered(run))
+
+
+def test_stages_that_come_back_every_step_are_one_row_each() -> None:
+    """A preview decoded in each of twelve steps: a row a name, its moves of weights summed too."""
+    run, stages = full_run(), previews().runs[0].stages
+    moves = tuple(replace(run.transfers[0], duration_ns=MS, stage_index=index) for index in (2, 4, 6))
+    summary = replace(summarise(reconcile(run)), stages=stages)
+    lines = render_run_summary(summary, replace(run, transfers=moves), NO_FILES).splitlines()
+    rows = [line.split() for line in lines if line.startswith(("stage ", "DenoisingStage", "DecodingStage"))]
+    assert rows[0][:3] == ["stage", "times", "ms"]
+    assert [row[:5] for row in rows[1:]] == [
+        ["DenoisingStage", "12", "616.5", "72.5", "%"],
+        ["DecodingStage", "12", "186.6", "22.0", "%"],
+    ]
+    assert "3.00" in rows[2]
+
+
+def test_time_between_known_calls_is_a_line_of_one_call_and_of_several() -> None:
+    """What no known call covers is said of the call, and of the last of several."""
+    run = full_run()
+    plain = summarise(reconcile(run))
+    stages = tuple(replace(stage, inferred_ms=stage.duration_ms) for stage in plain.stages)
+    summary = replace(plain, stages=stages)
+    said = "520.0 ms of DenoisingStage lie between known calls: the pipeline's own code or a callback"
+    assert f"Between    {said}" in render_run_summary(summary, run, NO_FILES)
+    assert "Between" not in render_run_summary(plain, run, NO_FILES)
+    calls = [CallSeen(summary=one, run=run, files=NO_FILES) for one in (plain, summary)]
+    assert f"Between: {said}" in render_calls_summary(calls, 2)
+    assert "Between" not in render_calls_summary(calls[::-1], 2)
+
+
+@pytest.mark.parametrize("pipeline", ["QwenImagePipeline", "StableDiffusionXLControlNetInpaintPipeline"])
+@pytest.mark.parametrize("stage", ["DenoisingStage", "LTX2RefinementOfLatentsStage"])
+@pytest.mark.parametrize("traced", [True, False])
+def test_calls_with_steps_show_their_slowest_step_at_100_columns(pipeline, stage, traced) -> None:
+    """Long names and marks of other columns do not hide a spike; without steps the column is not there."""
+    run = full_run()
+    run = replace(run, workload=replace(run.workload, pipeline_class=pipeline))
+    run = run if traced else replace(run, traces=())
+    summary = replace(summarise(reconcile(run)), dominant_stage=stage, total_ms=1_234_567.0)
+    lines = render_calls_summary([CallSeen(summary=summary, run=run, files=NO_FILES)], 1).splitlines()
+    head = next(line for line in lines if line.startswith("call "))
+    assert "slowest" in head
+    assert lines[lines.index(head) + 1][head.index("slowest") :].split()[0] == "2.00x"
+    assert max(map(len, lines[: lines.index(head) + 3])) <= 100
+    assert stage != "DenoisingStage" or "most time in" in head
+
+    plain = replace(summary, steps=(), step_statistics=None)
+    assert "slowest" not in render_calls_summary([CallSeen(summary=plain, run=run, files=NO_FILES)], 1)
 
 
 def test_no_line_is_wider_than_the_terminal_but_paths_stay_whole() -> None:

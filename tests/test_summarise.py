@@ -9,7 +9,7 @@ from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import flatten, summarise
 from stepscope.record.perf_dump_reader import perf_dump_from_json, read_perf_dump
 from stepscope.render.report.answer import steps_sentence, total_sentence
-from stepscope.render.report.run_tables import not_in_stages
+from stepscope.render.report.run_tables import not_in_stages, run_steps
 
 
 def summary_of(document: dict[str, Any]) -> RunSummary:
@@ -221,7 +221,7 @@ def test_guidance_that_begins_late_is_no_enqueue_time() -> None:
         step["forwards"] = step["forwards"] * 2
     summary = summary_of(document)
     assert summary.trust.ok
-    assert summary.steps[0].outlier == "0.5 times the median: 1 denoiser forwards, 2 in most steps"
+    assert summary.steps[0].outlier == "1 denoiser forwards, 2 in most steps"
 
 
 def test_statistics_leave_out_cached_and_traced_steps() -> None:
@@ -235,7 +235,17 @@ def test_statistics_leave_out_cached_and_traced_steps() -> None:
     assert summary.step_statistics.median_ms == 351.0
     assert summary.step_statistics.basis == "the 3 computed, untraced steps"
     assert summary.step_statistics.uniform
-    assert summary.steps[5].outlier == "0.085 times the median: skipped (cache)"
+    assert summary.steps[5].outlier == "skipped (cache)"
+
+
+def test_how_far_a_step_is_from_the_median_is_said_once() -> None:
+    """The sentence has the ratio before the cause; the table, which has no other ratio, with it."""
+    summary = summary_of(stepscope_json([61.0, 61.0, 173.2, 61.0, 61.0]))
+    said = steps_sentence(summary.step_statistics, summary.steps)
+    assert said.count("2.84") == 1
+    assert said.count("the median") == 1
+    assert "slowest is step 2 with 173.2 ms (2.84x the median): cause not recorded" in said
+    assert run_steps(summary).rows[2][-1] == "2.84x the median: cause not recorded"
 
 
 def test_stages_of_one_name_are_kept_and_the_dominant_one_is_by_name() -> None:

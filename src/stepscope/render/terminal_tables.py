@@ -23,6 +23,7 @@ from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, shorten_path, visible
 from stepscope.render.report import rank_tables, report_tables, run_tables
 from stepscope.render.report.rank_names import numbers_suffice
+from stepscope.render.report.stage_sums import summed_times
 from stepscope.render.tables import Table, cell_text
 from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
 
@@ -60,20 +61,21 @@ def gpus(report: Report, width: int) -> Grid:
 
 def run_stages(run: RunSummary, width: int) -> Grid:
     """Stages of a run with a bar for the share."""
-    table = run_tables.run_stages(run).pick("name", "duration_ms", "share", "host_ms", "inferred_ms")
+    keys = ("name", "times", "duration_ms", "share", "host_ms", "inferred_ms")
+    table = run_tables.run_stages_by_name(run).pick(*keys)
     layout = Layout(flexible="name", optional=("inferred_ms", "host_ms"))
     others = run_tables.not_in_stages(run)
-    rows = tuple((other.name, other.duration_ms, other.share, None, None) for other in others)
-    shares = [*(stage.share for stage in run.stages), *(other.share for other in others)]
+    rows = tuple((other.name, None, other.duration_ms, other.share, None, None) for other in others)
+    shares = [*(row.stage.share for row in summed_times(run.stages)), *(other.share for other in others)]
     return grid(replace(table, rows=(*table.rows, *rows)), layout, width, shares)
 
 
 def rank_stages(rank: RankReport, width: int) -> Grid:
     """Stages of a trace: where they are bound, and memory and TFLOP/s where known."""
-    keys = ("name", "duration_ms", "share", "gpu_busy_ms", "idle_ms", "bound_by", "kernel_count",
+    keys = ("name", "times", "duration_ms", "share", "gpu_busy_ms", "idle_ms", "bound_by", "kernel_count",
             "tflop_per_s", "peak_share", "peak_memory_bytes")  # fmt: skip
     layout = Layout(flexible="name", optional=("idle_ms", "kernel_count", "peak_memory_bytes", "tflop_per_s"))
-    return grid(rank_tables.rank_stages(rank).pick(*keys), layout, width)
+    return grid(rank_tables.rank_stages_by_name(rank).pick(*keys), layout, width)
 
 
 def run_steps(run: RunSummary, width: int) -> list[RenderableType]:

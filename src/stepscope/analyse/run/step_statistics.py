@@ -74,7 +74,7 @@ def _decided_by(spread: float, odd: int, ratio: float) -> str:
 def mark_outliers(
     steps: Sequence[StepTime], statistics: StepStatistics | None, *, steady: bool | None = None
 ) -> tuple[StepTime, ...]:
-    """The steps, those far from the median with the difference in words.
+    """The steps, those far from the median with the cause in words; how far it is, each view says once.
 
     ``steady``: what the warm-up had reached before the call; None where it is not known.
     """
@@ -106,7 +106,7 @@ def _words(step: StepTime, median_ms: float, usual_forwards: int, *, steady: boo
     ratio = step.duration_ms / median_ms
     if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
         return None
-    return f"{ratio:.2g} times the median: {_cause(step, ratio, usual_forwards, steady=steady)}"
+    return _cause(step, ratio, usual_forwards, steady=steady)
 
 
 def _cause(step: StepTime, ratio: float, usual_forwards: int, *, steady: bool | None) -> str:

@@ -14,6 +14,7 @@ from stepscope.analyse.trace.analysis import Analysis
 from stepscope.analyse.trace.gpu_time import busy_ns_by
 from stepscope.analyse.trace.host_place import host_place
 from stepscope.analyse.trace.nesting import NONE
+from stepscope.model.trace import I64
 
 CLEAR = 0.1
 """A difference is named where it explains at least this share of the median step."""
@@ -111,6 +112,8 @@ class _Usual:
         self.forwards = int(np.median([row.forwards for row in rows]))
         self.copied_ms = _per_step(found, found.exposed_copy_ns, copies=True) / 1e6
         self.median_copied_ms = float(np.median(self.copied_ms))
+        self.operators = None if len(found.work) else _operators_per_step(found)
+        self.median_operators = 0.0 if self.operators is None else float(np.median(self.operators))
         self.gaps = np.argsort(found.gaps.start_ns, kind="stable")
         self.gap_starts_ns = found.gaps.start_ns[self.gaps]
 
@@ -128,6 +131,7 @@ def _differences(found: Analysis, usual: _Usual, row: StepRow, position: int) ->
         yield f"{row.kernel_count:,} kernels instead of {usual.kernels:,.0f} (a cache skipped work)"
     elif usual.kernels and row.kernel_count > (2 - SKIPPED) * usual.kernels:
         yield f"{row.kernel_count:,} kernels instead of {usual.kernels:,.0f}"
+    yield from _operators_differ(usual, position)
     if row.forwards != usual.forwards:
         yield f"{row.forwards} denoiser forwards instead of {usual.forwards}"
     if row.duration_ms <= usual.median_ms:
@@ -137,6 +141,28 @@ def _differences(found: Analysis, usual: _Usual, row: StepRow, position: int) ->
     gap = _longest_gap(found, usual, position)
     if gap is not None and gap[0] > CLEAR * usual.median_ms:
         yield f"the GPU idle for {gap[0]:.1f} ms at once{gap[1]}"
+
+
+def _operators_differ(usual: _Usual, position: int) -> Iterable[str]:
+    """The number of operators where it is not that of most steps and there is no GPU work to count."""
+    if usual.operators is None or usual.median_operators <= 0:
+        return
+    count = int(usual.operators[position])
+    if not SKIPPED <= count / usual.median_operators <= 2 - SKIPPED:
+        yield f"{count:,} operators instead of {usual.median_operators:,.0f}"
+
+
+def _operators_per_step(found: Analysis) -> I64:
+    """How many operators began in each step, on its own thread of the host."""
+    operators, counts = found.trace.operators, np.zeros(len(found.marks.steps), np.int64)
+    spans = [step.span for step in found.marks.steps]
+    for process, thread in {(span.process, span.thread) for span in spans}:
+        rows = (operators.process == process) & (operators.thread == thread)
+        starts_ns = np.sort(operators.start_ns[rows])
+        here = [at for at, span in enumerate(spans) if (span.process, span.thread) == (process, thread)]
+        bounds = np.array([(spans[at].start_ns, spans[at].end_ns) for at in here], np.int64)
+        counts[here] = np.diff(np.searchsorted(starts_ns, bounds), axis=1)[:, 0]
+    return counts
 
 
 def _longest_gap(found: Analysis, usual: _Usual, position: int) -> tuple[float, str] | None:

@@ -17,8 +17,6 @@ from stepscope.analyse.results import (
     RankReport,
     Report,
     RunSummary,
-    StageRow,
-    StageTime,
     StepRow,
     StepStatistics,
     StepTime,
@@ -28,6 +26,8 @@ from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
+from stepscope.render.report.stage_sentences import between_sentence, dominant_sentence
+from stepscope.render.report.what_ran import model_sentence
 
 MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
@@ -57,7 +57,12 @@ class Answer:
 def answer(report: Report) -> Answer:
     """The sentences for ``report``."""
     rank, finding = top_finding(report)
-    lines = [*_time_lines(report), *_gpu_lines(report), *_kernel_lines(report)]
+    lines = [
+        *_model_lines(report.runs[:_SHOWN_RANKS]),
+        *_time_lines(report),
+        *_gpu_lines(report),
+        *_kernel_lines(report),
+    ]
     order = list(dict.fromkeys(line.label for line in lines))
     lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
     return Answer(
@@ -91,6 +96,18 @@ def top_finding(report: Report) -> tuple[RankReport | None, Finding | None]:
     return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
 
 
+def _model_lines(runs: Sequence[RunSummary]) -> list[Line]:
+    """What was run: once where it was the same of all runs."""
+    told = [model_sentence(run) for run in runs]
+    if len(set(told)) == 1:
+        return [Line(label="Model", text=told[0])] if told[0] else []
+    return [
+        Line(label="Model", text=f"{run_name(run)} rank {run.rank}: {text}")
+        for run, text in zip(runs, told, strict=True)
+        if text
+    ]
+
+
 def _time_lines(report: Report) -> list[Line]:
     if report.runs:
         several = len(report.runs) > 1
@@ -110,6 +127,8 @@ def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
         lines.append(Line(label="Untrusted", text=name + "; ".join(run.trust.reasons)))
     if stage is not None:
         lines.append(Line(label="Dominant", text=name + dominant_sentence(run.stages, stage.name)))
+    if between := between_sentence(run):
+        lines.append(Line(label="Between", text=name + between))
     lines.append(Line(label="Steps", text=name + steps_sentence(run.step_statistics, run.steps)))
     if run.step_cache is not None:
         lines.append(Line(label="Cache", text=name + cache_sentence(run.step_cache, len(run.steps))))
@@ -162,31 +181,6 @@ def _profiled_steps(steps: Sequence[StepTime]) -> str:
     warming = [step.index for step in profiled if step.profiler_warmup] if len(profiled) > 1 else []
     text = f"{units.counted(len(profiled), 'step')} under the profiler"
     return f"{text} (step {warming[0]} warms it up)" if warming else text
-
-
-def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str | None) -> str:
-    """Which stage dominates, with its share; what it is bound by where the trace tells."""
-    occurrences = [stage for stage in stages if stage.name == dominant]
-    if dominant is None or not occurrences:
-        return "not known: no stages were found" if not stages else "no stage dominates"
-    longest = max(occurrences, key=lambda stage: stage.duration_ms)
-    whole = "the run" if isinstance(longest, StageTime) else "the traced span"
-    text = f"{dominant} {units.duration(longest.duration_ms)}, {units.share(longest.share)} of {whole}"
-    if len(occurrences) > 1:
-        text += f" (the longest of its {len(occurrences)} occurrences)"
-    if isinstance(longest, StageRow):
-        if longest.bound_by != "unknown":
-            text += f"; {_BOUND_WORDS.get(longest.bound_by, longest.bound_by)}"
-        text += "; inferred, not marked in the trace" if longest.inferred else ""
-    return text
-
-
-_BOUND_WORDS = {
-    "gpu": "GPU-bound",
-    "host": "host-bound: the GPU waits for launches",
-    "copy": "copy-bound",
-    "communication": "communication-bound",
-}
 
 
 def steps_sentence(statistics: StepStatistics | None, steps: Sequence[StepTime] | Sequence[StepRow]) -> str:

@@ -16,7 +16,9 @@ from stepscope.model.run import Run
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
-from stepscope.render.report.run_summary import RunFiles, model_sentence
+from stepscope.render.report.run_summary import RunFiles
+from stepscope.render.report.stage_sentences import between_sentence
+from stepscope.render.report.what_ran import model_sentence
 from stepscope.render.tables import Column, Kind, Table, Value, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -29,13 +31,15 @@ _CALLS = (
     Column(key="pipeline", title="pipeline"),
     Column(key="total_ms", title="total ms", kind=Kind.MS),
     Column(key="step_count", title="steps", kind=Kind.COUNT),
-    Column(key="step_median_ms", title="median step ms", kind=Kind.MS),
-    Column(key="slowest_ratio", title="slowest step", kind=Kind.RATIO),
+    Column(key="step_median_ms", title="median ms", kind=Kind.MS),
+    Column(key="slowest_ratio", title="slowest", kind=Kind.RATIO),
     Column(key="dominant_stage", title="most time in"),
     Column(key="trusted", title="trusted", kind=Kind.FLAG),
     Column(key="traced", title="traced", kind=Kind.MARK),
     Column(key="incomplete_reason", title="incomplete because"),
 )
+# The slowest step goes last: a spike is what a table of calls is looked through for.
+_LAYOUT = Layout(flexible="pipeline", optional=("dominant_stage", "traced", "slowest_ratio"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +73,13 @@ def _summary(calls: Sequence[CallSeen], count: int, width: int) -> RenderableTyp
     head = f"{units.counted(count, 'pipeline call')} observed"
     if len(shown) < count:
         head += f", the last {len(shown)} shown"
+    between = between_sentence(shown[-1].summary)
     parts: list[RenderableType] = [
         Text(head, style="bold"),
-        Text(f"Last: {model_sentence(shown[-1].run)}"),
+        Text(f"Last: {model_sentence(shown[-1].summary)}"),
+        *([Text(sentence(f"Between: {between}"))] if between else []),
         Text(),
-        grid(_narrow(calls_table(shown)), Layout(optional=("slowest_ratio", "dominant_stage")), width),
+        grid(_narrow(calls_table(shown)), _LAYOUT, width),
         Text(),
     ]
     cut = [call for call in shown if call.summary.incomplete_reason][-SHOWN_WARNINGS:]

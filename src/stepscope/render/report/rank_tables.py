@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from stepscope.analyse.results import Finding, RankReport
+from stepscope.render.report.run_tables import with_times
+from stepscope.render.report.stage_sums import summed_rows
 from stepscope.render.tables import Column, Kind, Table, build
 
 _STAGES = (
@@ -141,6 +144,13 @@ def rank_stages(rank: RankReport) -> Table:
         for stage in rank.stages
     )
     return build("stages", "Stages in the trace", _STAGES, rows)
+
+
+def rank_stages_by_name(rank: RankReport) -> Table:
+    """The stages as people read them: a name that occurs often has one row, with how many times."""
+    shown = summed_rows(rank.stages)
+    table = rank_stages(replace(rank, stages=tuple(row.stage for row in shown)))
+    return with_times(table, [row.times for row in shown])
 
 
 def rank_steps(rank: RankReport) -> Table:

@@ -25,6 +25,7 @@ from stepscope.render.report.html_tables import (
     tables_with_rows,
 )
 from stepscope.render.report.rank_names import rank_name
+from stepscope.render.report.what_ran import model_name
 
 _PAGE = PageKind(template="report.html.jinja", style="report.css", script="report.js")
 _KERNEL_ROWS = 100  # over all ranks, so that the page stays small
@@ -77,7 +78,12 @@ def _sections(report: Report) -> list[Section]:
     ]
 
 
-_RUN_TABLES = (run_tables.run_stages, run_tables.run_steps, run_tables.run_outside, run_tables.run_facts)
+_RUN_TABLES = (
+    run_tables.run_stages_by_name,
+    run_tables.run_steps,
+    run_tables.run_outside,
+    run_tables.run_facts,
+)
 
 
 def _run_section(run: RunSummary, prefix: str) -> Section:
@@ -85,7 +91,7 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
     tables = [make(run) for make in _RUN_TABLES]
     return Section(
         id=prefix,
-        title=f"Run {sentence(run_name(run), 60)}" + (f", rank {run.rank}" if run.rank else ""),
+        title=_run_title(run) + (f", rank {run.rank}" if run.rank else ""),
         note=f"{sentence(run.producer, 60)}: {sentence(run.path or '', 200)}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows([html_table(table, prefix=prefix) for table in tables]),
@@ -93,10 +99,16 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
     )
 
 
+def _run_title(run: RunSummary) -> str:
+    """What was run, as far as that is known: an id alone tells nobody anything."""
+    name, model = sentence(run_name(run), 60), model_name(run)
+    return f"Run {name}" if model is None else f"Run of {sentence(model, 80)} ({name})"
+
+
 def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str) -> Section:
     charts = (rank_timeline(rank, prefix), step_bars(rank.steps, rank.step_statistics, prefix))
     tables = [
-        html_table(rank_tables.rank_stages(rank), prefix=prefix),
+        html_table(rank_tables.rank_stages_by_name(rank), prefix=prefix),
         html_table(rank_tables.rank_steps(rank), prefix=prefix),
         html_table(rank_tables.rank_categories(rank), prefix=prefix),
         kernel_table(rank, prefix=prefix, limit=kernel_rows),

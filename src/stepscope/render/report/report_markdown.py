@@ -73,14 +73,14 @@ def _overview(report: Report) -> Iterator[str]:
 
 def _run(run: RunSummary, *, several: bool) -> Iterator[str]:
     name = f"run {run_name(run)}: " if several else ""
-    yield from _folded(f"{name}stages of the run", run_tables.run_stages(run))
+    yield from _folded(f"{name}stages of the run", run_tables.run_stages_by_name(run))
     yield from _folded(f"{name}steps of the run", run_tables.run_steps(run), limit=_STEP_ROWS)
     yield from _folded(f"{name}outside the call", run_tables.run_outside(run))
     yield from _folded(f"{name}engaged, workload, environment", run_tables.run_facts(run))
 
 
 def _rank(rank: RankReport, name: str) -> Iterator[str]:
-    yield from _folded(f"{name}stages in the trace", rank_tables.rank_stages(rank))
+    yield from _folded(f"{name}stages in the trace", rank_tables.rank_stages_by_name(rank))
     yield from _folded(f"{name}steps in the trace", rank_tables.rank_steps(rank), limit=_STEP_ROWS)
     yield from _folded(f"{name}GPU time by category", rank_tables.rank_categories(rank))
     kernels = rank_tables.rank_kernels(rank).pick(

@@ -14,12 +14,15 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from stepscope.analyse.results import RunSummary
-from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup, Workload
+from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import cache_sentence, steps_sentence, total_sentence
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
-from stepscope.render.report.run_tables import not_in_stages
+from stepscope.render.report.run_tables import TIMES, not_in_stages
+from stepscope.render.report.stage_sentences import between_sentence
+from stepscope.render.report.stage_sums import summed_times
+from stepscope.render.report.what_ran import model_sentence
 from stepscope.render.tables import Column, Kind, build
 from stepscope.render.terminal_grid import Layout, grid
 
@@ -35,6 +38,7 @@ _TOGETHER = (
 )
 _STAGES = (
     Column(key="name", title="stage"),
+    TIMES,
     Column(key="duration_ms", title="ms", kind=Kind.MS),
     Column(key="share", title="share", kind=Kind.SHARE),
     Column(key="device_ms", title="device ms", kind=Kind.MS),
@@ -52,9 +56,6 @@ _TRANSFERS = (
     Column(key="gb_per_s", title="GB/s", kind=Kind.NUMBER),
     Column(key="exposed_ms", title="exposed ms", kind=Kind.MS),
 )
-
-
-_WEIGHTS = {"dummy": "random weights", AS_LOADED: "as the program loaded it"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def _prompt(run: Run) -> str:
 def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     """Everything but the files, for a rich console, the answer first."""
     stages = build("run_stages", "Stages", _STAGES, _stage_rows(summary, run))
-    shares = [stage.share for stage in summary.stages]
+    shares = [row.stage.share for row in summed_times(summary.stages)]
     shares += [other.share for other in not_in_stages(summary)]
     parts: list[RenderableType] = [_verdict(summary, run), _facts(summary, run), Text()]
     if summary.stages:
@@ -155,9 +156,11 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
     rows = Grid.grid(padding=(0, 2, 0, 0))
     rows.add_column(no_wrap=True, style="bold cyan", width=9)
     rows.add_column(overflow="fold")
-    rows.add_row("Model", Text(model_sentence(run)))
+    rows.add_row("Model", Text(model_sentence(summary)))
     rows.add_row("Engaged", Text(engaged_sentence(run)))
     rows.add_row("Total", Text(total_sentence(summary)))
+    if between := between_sentence(summary):
+        rows.add_row("Between", Text(sentence(between)))
     rows.add_row("Steps", Text(steps_sentence(summary.step_statistics, summary.steps)))
     if summary.step_cache is not None:
         rows.add_row("Cache", Text(cache_sentence(summary.step_cache, len(summary.steps))))
@@ -167,33 +170,6 @@ def _facts(summary: RunSummary, run: Run) -> Grid:
         outside = (f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in summary.outside)
         rows.add_row("Outside", Text(", ".join(outside) + " (not in the total)"))
     return rows
-
-
-def model_sentence(run: Run) -> str:
-    """What was asked for: model, precision, device, shapes, guidance."""
-    workload, environment = run.workload, run.environment
-    published = "weights from folder" if workload.weights == "folder" else "published weights"
-    weights = _WEIGHTS.get(workload.load_format, published)
-    device = environment.device_name or environment.device_kind
-    where = f"{workload.dtype} on {visible(device)}" if workload.dtype else f"on {visible(device)}"
-    parts = [
-        f"{visible(workload.model)} ({weights}), {where}",
-        *_shape(workload),
-        *(f"{name} {value:g}" for name, value in workload.guidance.items()),
-        "" if workload.seed is None else f"seed {workload.seed}",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def _shape(workload: Workload) -> Iterator[str]:
-    if workload.width and workload.height:
-        yield f"{workload.width}x{workload.height}"
-    if workload.frames and workload.frames > 1:
-        yield units.counted(workload.frames, "frame")
-    if workload.outputs_per_prompt > 1:
-        yield units.counted(workload.outputs_per_prompt, "output")
-    if workload.steps:
-        yield f"{units.counted(workload.steps, 'step')} asked for"
 
 
 def engaged_sentence(run: Run) -> str:
@@ -242,10 +218,15 @@ def warmup_sentence(warmup: Warmup | None, traced_over_warmup: float | None) -> 
 
 
 def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | None, ...]]:
-    for stage in summary.stages:
-        moved_ns = [move.duration_ns for move in run.transfers if move.stage_index == stage.stage_index]
+    shown = summed_times(summary.stages)
+    sums = any(row.times > 1 for row in shown)
+    for row in shown:
+        stage = row.stage
+        indices = {one.stage_index for one in row.occurrences}
+        moved_ns = [move.duration_ns for move in run.transfers if move.stage_index in indices]
         yield (
             stage.name,
+            row.times if sums else None,
             stage.duration_ms,
             stage.share,
             stage.device_ms,
@@ -254,7 +235,7 @@ def _stage_rows(summary: RunSummary, run: Run) -> Iterator[tuple[str | float | N
             stage.inferred_ms or None,
         )
     for other in not_in_stages(summary):
-        yield other.name, other.duration_ms, other.share, None, None, None, None
+        yield other.name, None, other.duration_ms, other.share, None, None, None, None
 
 
 def _transfer_row(transfer: Transfer) -> tuple[str | float | bool | None, ...]:

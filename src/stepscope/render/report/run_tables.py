@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from stepscope.analyse.results import OutsideTime, RunSummary
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stepscope.analyse.results import OutsideTime, RunSummary, StepTime
+from stepscope.render import units
+from stepscope.render.report.stage_sums import summed_times
 from stepscope.render.tables import Column, Kind, Table, build
 
 _STAGES = (
@@ -14,6 +19,8 @@ _STAGES = (
     Column(key="device_ms", title="device ms", kind=Kind.MS),
     Column(key="inferred_ms", title="inferred ms", kind=Kind.MS),
 )
+TIMES = Column(key="times", title="times", kind=Kind.COUNT)
+"""How many occurrences a row adds up; empty, and so not shown, where no row adds up any."""
 _STEPS = (
     Column(key="index", title="step", kind=Kind.INDEX),
     Column(key="stage_index", title="stage", kind=Kind.INDEX),
@@ -66,6 +73,24 @@ def run_stages(run: RunSummary) -> Table:
     return build("run_stages", "Stages of the run", _STAGES, rows)
 
 
+def run_stages_by_name(run: RunSummary) -> Table:
+    """The stages as people read them: a name that occurs often has one row, with how many times."""
+    shown = summed_times(run.stages)
+    table = run_stages(replace(run, stages=tuple(row.stage for row in shown)))
+    return with_times(table, [row.times for row in shown])
+
+
+def with_times(table: Table, times: Sequence[int]) -> Table:
+    """``table`` with how many occurrences each row adds up, after the name."""
+    at = [column.key for column in table.columns].index("name") + 1
+    told = times if any(count > 1 for count in times) else [None] * len(times)
+    return replace(
+        table,
+        columns=(*table.columns[:at], TIMES, *table.columns[at:]),
+        rows=tuple((*row[:at], count, *row[at:]) for row, count in zip(table.rows, told, strict=True)),
+    )
+
+
 def run_steps(run: RunSummary) -> Table:
     """Every denoising step of the run."""
     rows = (
@@ -78,11 +103,18 @@ def run_steps(run: RunSummary) -> Table:
             step.work,
             step.traced,
             step.profiler_warmup,
-            step.outlier,
+            _what_differs(run, step),
         )
         for step in run.steps
     )
     return build("run_steps", "Denoising steps of the run", _STEPS, rows)
+
+
+def _what_differs(run: RunSummary, step: StepTime) -> str | None:
+    """How far an odd step is from the median, and why."""
+    if step.outlier is None or run.step_statistics is None or run.step_statistics.median_ms <= 0:
+        return step.outlier
+    return f"{units.ratio(step.duration_ms / run.step_statistics.median_ms)} the median: {step.outlier}"
 
 
 def run_outside(run: RunSummary) -> Table:
