@@ -15,6 +15,7 @@ import pytest
 
 import pipelines
 from stepscope.capture import one_profiler, profiler
+from stepscope.capture.active import ACTIVE
 from stepscope.capture.clock import DeviceClock
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.capture.window import timestep_count
@@ -228,6 +229,23 @@ def test_a_profiler_of_another_thread_gets_its_turn(sd: Any, tmp_path: Path) -> 
     assert "aten::cos" in {event.name for event in theirs.events()}
     assert observed.raw_trace is not None
     assert observed.raw_trace.steps == (1, 2)
+
+
+def test_living_objects_are_looked_at_before_the_call_and_not_in_it(
+    sd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an engine's worker that takes 0.2 s, which would be a pause in the middle of the request."""
+    looked: list[bool] = []
+
+    def warming_up() -> bool:
+        looked.append(ACTIVE.get() is not None)
+        return one_profiler.warming_up()
+
+    monkeypatch.setattr(profiler, "warming_up", warming_up)
+    observed = trace_sd(sd, 4, 2, tmp_path, switching=Switching.PAUSE)
+
+    assert observed.raw_trace is not None
+    assert looked == [False]
 
 
 def test_of_two_calls_at_once_one_is_traced(tmp_path: Path) -> None:

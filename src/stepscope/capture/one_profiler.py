@@ -33,15 +33,15 @@ class Recording:
         self._thread = threading.get_ident()
         self._wrappers = Wrappers()
 
-    def take(self) -> None:
-        """Take it, or raise RuntimeError with who has it."""
+    def take(self, *, other_warms_up: bool) -> None:
+        """Take it, or raise RuntimeError with who has it; ``other_warms_up`` is what ``warming_up`` found."""
         import torch
 
         with _changed:
             if _holders:
                 message = "another call is being traced, and torch has one profiler a process"
                 raise RuntimeError(message)
-            if foreign_at_work():
+            if other_warms_up or foreign_records():
                 message = "another torch.profiler is already recording"
                 raise RuntimeError(message)
             _holders.append(self)
@@ -75,16 +75,20 @@ class Recording:
             _changed.wait_for(lambda: self not in _holders, timeout=WAIT_S)
 
 
-def foreign_at_work() -> bool:
-    """Whether a profiler records, in any thread, or has been made ready to (a schedule's warm-up)."""
+def foreign_records() -> bool:
+    """Whether a profiler records, in any thread."""
     import torch
 
     known: Any = torch.autograd.profiler
-    return torch.autograd._profiler_enabled() or known._is_profiler_enabled or _is_warming_up()
+    return bool(torch.autograd._profiler_enabled() or known._is_profiler_enabled)
 
 
-def _is_warming_up() -> bool:
-    """Torch does not tell; one in its warm-up that another starts beside is lost, and the process with it."""
+def warming_up() -> bool:
+    """Whether a profiler with a schedule is in its warm-up: another that starts beside it ends the process.
+
+    Torch does not tell, so all living objects are looked at: 0.1 s where there are half a million. So it is
+    asked before a traced call, never in it.
+    """
     from torch.profiler import ProfilerAction, profile
 
     found: list[Any] = [thing for thing in gc.get_objects() if issubclass(type(thing), profile)]

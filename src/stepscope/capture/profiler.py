@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stepscope.capture.one_profiler import Recording, foreign_at_work
+from stepscope.capture.one_profiler import Recording, foreign_records, warming_up
 from stepscope.capture.tracing import Switching, TraceRequest
 from stepscope.model.run import Anchor
 from stepscope.model.vocabulary import TraceDetail
@@ -47,6 +47,7 @@ class Profiler:
         self.request = request
         self._make_way = make_way
         self._recording: Recording | None = None
+        self._other_warms_up = warming_up()
         self.anchors: list[tuple[int, int]] = []
         self.wall_anchors: list[Anchor] = []
         self.running = False
@@ -67,7 +68,8 @@ class Profiler:
             return Switching.WHOLE
         if self.request.switching is not None:
             return self.request.switching
-        return Switching.TOGGLE if self.lean and can_toggle(self._device_kind) else Switching.PAUSE
+        toggles = self.lean and not self._other_warms_up and can_toggle(self._device_kind)
+        return Switching.TOGGLE if toggles else Switching.PAUSE
 
     def start(self, *, collecting: bool = True) -> None:
         """Start recording. Raises RuntimeError if another profiler is at work.
@@ -77,7 +79,7 @@ class Profiler:
         import torch
 
         self._recording = recording = Recording(self._make_way)
-        recording.take()
+        recording.take(other_warms_up=self._other_warms_up)
         try:
             self._begin(torch.profiler.profile, collecting=collecting)
         except BaseException:
@@ -177,7 +179,7 @@ def can_toggle(device_kind: str) -> bool:
 
     Not every torch can, and some lose everything that was collected; then the profiler stops in a pause.
     """
-    return not foreign_at_work() and _tried_to_toggle(device_kind)
+    return not foreign_records() and _tried_to_toggle(device_kind)
 
 
 @functools.cache
