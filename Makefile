@@ -35,7 +35,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What can be measured without a GPU, each against a named reference in the same run; some fifteen minutes.
+# What can be measured without a GPU, each against a named reference in the same run.
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/observer_cost.py
 	$(BIN)/python benchmarks/read_trace.py
@@ -44,7 +44,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/null_experiment.py
 	$(BIN)/python benchmarks/killed_sweep.py
 
-# Every pipeline class of the installed diffusers, tiny: about 25 minutes on two idle cores. Goes on where it stopped.
+# Every pipeline class of the installed diffusers, tiny: an hour on two busy cores. Goes on where it stopped.
 survey: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/survey/requirements.txt
 	$(BIN)/python benchmarks/survey_diffusers.py
