@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -48,6 +49,30 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     leftovers.watch_what_is_made()
     assert leftovers.found() == []
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder is the test's own: the default places (./logs, ./outputs) lie in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("STEPSCOPE_PROFILE_DIR", "SGLANG_DIFFUSION_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def sd() -> Any:
+    """A tiny StableDiffusionPipeline, one a test module."""
+    import pipelines
+
+    return pipelines.stable_diffusion()
+
+
+@pytest.fixture(scope="module")
+def flux() -> Any:
+    """A tiny FluxPipeline, one a test module."""
+    import pipelines
+
+    return pipelines.flux()
 
 
 @pytest.fixture(scope="session")

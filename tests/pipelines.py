@@ -127,6 +127,17 @@ def sd(pipeline: Any, steps: int = 3, **more: Any) -> Any:
     return pipeline("a cat", num_inference_steps=steps, **arguments).images
 
 
+def failing(step: int) -> Any:
+    """A ``callback_on_step_end`` that raises ValueError("half-way") after that step."""
+
+    def callback(_pipeline: Any, index: int, _timestep: Any, _tensors: Any) -> dict[str, Any]:
+        if index == step:
+            raise ValueError("half-way")
+        return {}
+
+    return callback
+
+
 def flux() -> Any:
     """FluxPipeline, two text encoders."""
     from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
@@ -211,6 +222,23 @@ class ToyDecoder(torch.nn.Module):
 
     def decode(self, sample: Any) -> Any:
         return sample * 2
+
+
+class ToyPipeline:
+    """No diffusers pipeline, but it has the parts of one and is called as one."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.scheduler = ToyScheduler()
+        self.transformer = ToyDenoiser()
+        self.vae = ToyDecoder()
+
+    def __call__(self, steps: int = 3) -> Any:
+        sample = torch.ones(1, 4)
+        with torch.no_grad():
+            for step in range(steps):
+                sample = self.scheduler.step(self.transformer(sample, step), sample)
+            return self.vae.decode(sample)
 
 
 def toy(**parts: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import pipelines
+from observing import observe, stage_names
 from stepscope.capture import active
 from stepscope.capture.clock import NS_PER_MS, EventClock, JointClock, SynchronisedHostClock
 from stepscope.capture.components import Known
@@ -17,7 +18,6 @@ from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.recording import CallKind
 from stepscope.model.vocabulary import ClockKind, TraceDetail
 from stepscope.session.observe import TraceRequest
-from test_observe import observe, stage_names
 
 MS = NS_PER_MS
 

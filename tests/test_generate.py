@@ -32,12 +32,7 @@ TINY = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default places (./logs, ./outputs) lie in the test's folder."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("STEPSCOPE_PROFILE_DIR", "SGLANG_DIFFUSION_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def one(**flags: object) -> stepscope.GenerateResult:

@@ -19,10 +19,7 @@ from stepscope.model.errors import UsageError
 from stepscope.session.generate_flags import GenerateFlags, options_of
 from stepscope.workload.request import CompileKind, OffloadKind
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def parsed(*words: str) -> dict:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import pipelines
+from observing import ENVIRONMENT, WORKLOAD, observe, slow, stage_names
 from stepscope.analyse.run.assemble import assemble
 from stepscope.analyse.run.timeline import cut
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
@@ -15,7 +16,6 @@ from stepscope.capture.wrapping import Wrappers, installed_count
 from stepscope.model.recording import CallKind, Edge, Moment, Recording
 from stepscope.model.run import Clock, ThreeEnds
 from stepscope.model.vocabulary import ClockKind
-from test_observe import ENVIRONMENT, WORKLOAD, observe, slow, stage_names
 
 
 def recording(*edges: tuple[int, CallKind, bool, str | None]) -> Recording:

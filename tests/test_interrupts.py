@@ -27,9 +27,7 @@ PLACES = (
 """After the pipeline has returned: whatever is interrupted there, the whole run is known."""
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def signalled(monkeypatch: pytest.MonkeyPatch, place: str, *signals: int) -> None:

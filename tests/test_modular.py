@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from observing import observe, stage_names
 from stepscope.capture.blocks import block_kind
 from stepscope.capture.components import methods_of_pipeline
 from stepscope.model.recording import CallKind
 from stepscope.workload.load import load
 from stepscope.workload.request import LoadFormat, LoadRequest
-from test_observe import observe, stage_names
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,6 @@ import pipelines
 IPython = pytest.importorskip("IPython")
 
 
-@pytest.fixture(scope="module")
-def sd() -> Any:
-    return pipelines.stable_diffusion()
-
-
 @pytest.fixture
 def shell(sd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A shell with the extension loaded and a pipeline in its namespace."""

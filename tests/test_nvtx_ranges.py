@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import pipelines
+from observing import ENVIRONMENT, WORKLOAD
 from stepscope.capture.nsight.marker import NvtxRequest
 from stepscope.model.nsight import Capture, Trigger
 from stepscope.model.step_range import StepRange
 from stepscope.model.vocabulary import Stage
 from stepscope.session.observe import ObserveOptions, observe_call
-from test_observe import ENVIRONMENT, WORKLOAD
 
 
 class Written:
@@ -55,11 +55,6 @@ def run(pipeline: Any, call: Any, capture: Capture | None = None, **options: Any
         ),
     )
     return written, observed
-
-
-@pytest.fixture(scope="module")
-def sd() -> Any:
-    return pipelines.stable_diffusion()
 
 
 def steps(first: int, end: int | None) -> Capture:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +13,13 @@ from diffusers.pipelines.stable_diffusion import pipeline_stable_diffusion as sd
 
 import leftovers
 import pipelines
+from observing import observe, slow, stage_names
 from stepscope.capture.active import make_instance_wrapper
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.capture.wrapping import Wrappers
-from stepscope.model.run import Environment, Run, Workload
+from stepscope.model.run import Run
 from stepscope.model.vocabulary import TraceDetail
-from stepscope.session.observe import ObservedCall, ObserveOptions, TraceRequest, observe_call
-
-ENVIRONMENT = Environment(stepscope="0", python="3", platform="test", host="test")
-WORKLOAD = Workload(model="tiny", pipeline_class="test")
-
-
-def observe(pipeline: Any, call: Callable[[], Any], **options: Any) -> ObservedCall:
-    return observe_call(
-        pipeline,
-        call,
-        request_id="test",
-        workload=WORKLOAD,
-        environment=ENVIRONMENT,
-        options=ObserveOptions(**options),
-    )
-
-
-def stage_names(run: Run) -> list[str]:
-    return [stage.span.name for stage in run.stages]
-
-
-@pytest.fixture(scope="module")
-def sd() -> Any:
-    return pipelines.stable_diffusion()
+from stepscope.session.observe import TraceRequest, observe_call
 
 
 def test_a_run_has_all_its_stages_in_order(sd: Any) -> None:
@@ -79,22 +55,13 @@ def test_heun_takes_two_forwards_for_each_step_but_the_last() -> None:
 
 
 NAP_MS = 50
+
+
 NAP_NS = NAP_MS * 1_000_000
 
 
 def stage_ns(run: Run, name: str) -> int:
     return sum(stage.span.duration_ns for stage in run.stages if stage.span.name == name)
-
-
-def slow(function: Callable[..., Any], nap: Callable[[], None]) -> Callable[..., Any]:
-    """``function`` with a nap before its first call."""
-    once = iter([nap])
-
-    def napping(*args: Any, **kwargs: Any) -> Any:
-        next(once, lambda: None)()
-        return function(*args, **kwargs)
-
-    return functools.wraps(function)(napping)
 
 
 PLANTED = [

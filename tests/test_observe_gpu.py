@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import pipelines
+from observing import observe
 from stepscope.capture.devices import clock_for, self_test
 from stepscope.capture.observer import Observer
 from stepscope.model.vocabulary import ClockKind, CopyKind, TraceDetail
 from stepscope.session.observe import TraceRequest
-from test_observe import observe
 
 pytestmark = [
     pytest.mark.gpu,

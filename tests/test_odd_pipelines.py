@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import pipelines
+from observing import ENVIRONMENT, WORKLOAD, observe
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.capture.active import ACTIVE
 from stepscope.capture.observer import CallInProgress, Observer
 from stepscope.record.run_record import encode_run
 from stepscope.session.observe import Observation, ObserveOptions, observing
-from test_observe import ENVIRONMENT, WORKLOAD, observe
 
 
 def session(pipeline: Any) -> AbstractContextManager[Observation]:
@@ -29,31 +29,14 @@ def session(pipeline: Any) -> AbstractContextManager[Observation]:
     )
 
 
-class Plain:
-    """Three steps and a decode."""
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.scheduler = pipelines.ToyScheduler()
-        self.transformer = pipelines.ToyDenoiser()
-        self.vae = pipelines.ToyDecoder()
-
-    def __call__(self) -> Any:
-        sample = torch.ones(1, 4)
-        with torch.no_grad():
-            for step in range(3):
-                sample = self.scheduler.step(self.transformer(sample, step), sample)
-            return self.vae.decode(sample)
-
-
-class MadeUpAttributes(Plain):
+class MadeUpAttributes(pipelines.ToyPipeline):
     """Has every attribute that it is asked for."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 
 
-class MadeUpComponent(Plain):
+class MadeUpComponent(pipelines.ToyPipeline):
     def __init__(self) -> None:
         super().__init__()
         self.magic = MadeUpAttributes()
@@ -64,13 +47,13 @@ class Untouchable:
         raise RuntimeError(name)
 
 
-class HoldsUntouchable(Plain):
+class HoldsUntouchable(pipelines.ToyPipeline):
     def __init__(self) -> None:
         super().__init__()
         self.untouchable = Untouchable()
 
 
-class RaisingProperties(Plain):
+class RaisingProperties(pipelines.ToyPipeline):
     @property
     def device(self) -> Any:
         raise RuntimeError("no device yet")
@@ -80,7 +63,7 @@ class RaisingProperties(Plain):
         raise RuntimeError("no components yet")
 
 
-class Unhashable(Plain):
+class Unhashable(pipelines.ToyPipeline):
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
@@ -98,17 +81,17 @@ class Slotted:
         self.transformer = pipelines.ToyDenoiser()
 
     def __call__(self) -> Any:
-        return Plain.__call__(self)  # type: ignore[arg-type]
+        return pipelines.ToyPipeline.__call__(self)  # type: ignore[arg-type]
 
 
-class LosesItsParts(Plain):
+class LosesItsParts(pipelines.ToyPipeline):
     def __call__(self) -> Any:
         result = super().__call__()
         del self.vae, self.transformer
         return result
 
 
-class CallsItself(Plain):
+class CallsItself(pipelines.ToyPipeline):
     depth = 0
 
     def __call__(self) -> Any:
@@ -157,7 +140,7 @@ class Silent(Exception):
 
 def test_an_exception_that_cannot_be_printed_goes_on_as_it_is() -> None:
     """What it says is not ours to need."""
-    pipeline = Plain()
+    pipeline = pipelines.ToyPipeline()
 
     def fail(*_: object) -> None:
         raise Silent
@@ -170,7 +153,7 @@ def test_an_exception_that_cannot_be_printed_goes_on_as_it_is() -> None:
     assert seen.calls[0].run.incomplete_reason == "Silent (its text cannot be had)"
 
 
-class Lazy(Plain):
+class Lazy(pipelines.ToyPipeline):
     def __call__(self) -> Iterator[Any]:
         sample = torch.ones(1, 4)
         for step in range(3):
@@ -178,13 +161,15 @@ class Lazy(Plain):
             yield sample
 
 
-class Later(Plain):
+class Later(pipelines.ToyPipeline):
     async def __call__(self) -> Any:
         return super().__call__()
 
 
 @pytest.mark.parametrize(("made", "kind"), [(Lazy, "generator"), (Later, "coroutine")])
-def test_work_that_is_done_after_the_call_is_said_to_be_missing(made: type[Plain], kind: str) -> None:
+def test_work_that_is_done_after_the_call_is_said_to_be_missing(
+    made: type[pipelines.ToyPipeline], kind: str
+) -> None:
     """The call took no time because it did nothing yet."""
     pipeline = made()
 
@@ -212,7 +197,7 @@ def test_a_fault_of_the_observer_is_not_the_callers(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(Observer, "begin", begin)
     else:
         monkeypatch.setattr(CallInProgress, "finish", end)
-    pipeline = Plain()
+    pipeline = pipelines.ToyPipeline()
     with session(pipeline) as seen:
         assert pipeline() is not None
 

@@ -9,28 +9,14 @@ import pytest
 import torch
 
 import pipelines
+from observing import observe
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.analyse.run.summarise import summarise
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.model.vocabulary import CopyKind
-from test_observe import observe
 
 BYTES = 4 * (4 * 4 + 4)
 """A linear layer of 4 by 4 with its bias, in float32."""
-
-
-class Pipeline:
-    def __init__(self) -> None:
-        self.scheduler = pipelines.ToyScheduler()
-        self.transformer = pipelines.ToyDenoiser()
-        self.vae = pipelines.ToyDecoder()
-
-    def __call__(self) -> Any:
-        sample = torch.ones(1, 4)
-        with torch.no_grad():
-            for step in range(3):
-                sample = self.scheduler.step(self.transformer(sample, step), sample)
-            return self.vae.decode(sample)
 
 
 def group_offloaded(module: Any) -> None:
@@ -42,7 +28,7 @@ def group_offloaded(module: Any) -> None:
 
 def test_group_offloading_moves_are_counted_by_component_and_direction() -> None:
     """Each forward loads the layer and lets it go: three moves each way, named after the component."""
-    pipeline = Pipeline()
+    pipeline = pipelines.ToyPipeline()
     group_offloaded(pipeline.transformer)
 
     run = observe(pipeline, pipeline).run
@@ -57,7 +43,7 @@ def test_group_offloading_moves_are_counted_by_component_and_direction() -> None
 
 def test_bare_parameters_belong_to_the_component_that_asked_and_empty_groups_are_no_moves() -> None:
     """Seen on a GPU: what leaves do not hold is a group without modules, and some groups hold nothing."""
-    pipeline = Pipeline()
+    pipeline = pipelines.ToyPipeline()
     group_offloaded(pipeline.vae)  # all its weights are in leaves
     pipeline.transformer.register_parameter("table", torch.nn.Parameter(torch.zeros(8), requires_grad=False))
     group_offloaded(pipeline.transformer)
@@ -75,7 +61,7 @@ def test_the_time_of_a_move_is_not_the_stages(monkeypatch: pytest.MonkeyPatch) -
     from diffusers.hooks.group_offloading import ModuleGroup
 
     device = FakeDevice()
-    pipeline = Pipeline()
+    pipeline = pipelines.ToyPipeline()
     group_offloaded(pipeline.transformer)
     monkeypatch.setattr(ModuleGroup, "_onload_from_memory", lambda self: device.launch(ms=10))
 
@@ -97,7 +83,7 @@ def test_a_move_on_its_own_stream_is_hidden_behind_the_computation(monkeypatch: 
     from diffusers.hooks.group_offloading import ModuleGroup
 
     device, side = FakeDevice(), FakeDevice()
-    pipeline = Pipeline()
+    pipeline = pipelines.ToyPipeline()
     group_offloaded(pipeline.transformer)
 
     def onload(self: Any) -> None:
@@ -133,7 +119,7 @@ def test_model_offloading_is_recognised() -> None:
     """accelerate's hook moves a whole model before its forward and the one before it away."""
     from accelerate.hooks import CpuOffload, add_hook_to_module
 
-    pipeline = Pipeline()
+    pipeline = pipelines.ToyPipeline()
     add_hook_to_module(pipeline.transformer, CpuOffload(execution_device=torch.device("meta")))
     pipeline.transformer._old_forward = lambda sample, timestep: torch.ones(1, 4)
 
@@ -148,7 +134,7 @@ def test_sequential_offloading_is_recognised() -> None:
     """accelerate's per-layer hook loads each layer from its map before its forward."""
     from accelerate import cpu_offload
 
-    pipeline = Pipeline()
+    pipeline = pipelines.ToyPipeline()
     cpu_offload(pipeline.transformer, execution_device=torch.device("cpu"))
     expected = pipeline()
 
@@ -166,7 +152,7 @@ def test_offloading_a_compiled_part_adds_no_graph(pattern: tuple[bool, ...]) -> 
 
     def counted(observed: tuple[bool, ...]) -> list[int]:
         torch._dynamo.reset()
-        pipeline = Pipeline()
+        pipeline = pipelines.ToyPipeline()
         group_offloaded(pipeline.transformer)
         pipeline.transformer.compile(backend="eager")
         before = compile_counts()

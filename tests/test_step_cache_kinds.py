@@ -19,12 +19,12 @@ from diffusers import (
 from diffusers.models.transformers import transformer_flux
 
 import pipelines
+from observing import observe
 from stepscope.analyse.run.step_cache import use_of, work_of
 from stepscope.capture.wrapping import installed_count
 from stepscope.model.recording import CachedForward
 from stepscope.model.run import Run
 from stepscope.model.vocabulary import StepWork
-from test_observe import observe
 
 COMPUTED, PARTLY, SKIPPED = StepWork.COMPUTED, StepWork.PARTLY_COMPUTED, StepWork.SKIPPED
 BLOCKS = 5

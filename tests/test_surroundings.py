@@ -14,18 +14,13 @@ import torch
 from diffusers.models import attention_dispatch
 
 import pipelines
+from observing import observe
 from stepscope.capture import memory
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.environment import read_environment
 from stepscope.capture.state import preserved_state
 from stepscope.capture.steadiness import Signals, changes
 from stepscope.model.run import MemoryReading
-from test_observe import observe
-
-
-@pytest.fixture(scope="module")
-def sd() -> Any:
-    return pipelines.stable_diffusion()
 
 
 def test_the_environment_names_versions_and_machine_but_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:

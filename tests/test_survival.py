@@ -16,17 +16,12 @@ import pytest
 import torch
 
 import pipelines
+from observing import ENVIRONMENT, WORKLOAD, observe
 from stepscope.capture.active import make_wrapper
 from stepscope.capture.observer import Observer
 from stepscope.capture.wrapping import Wrappers, installed_count
 from stepscope.model.errors import UsageError
 from stepscope.session.observe import Observation, ObserveOptions, observing
-from test_observe import ENVIRONMENT, WORKLOAD, observe
-
-
-@pytest.fixture(scope="module")
-def sd() -> Any:
-    return pipelines.stable_diffusion()
 
 
 def watching(pipeline: Any, **options: Any) -> AbstractContextManager[Observation]:
@@ -208,12 +203,11 @@ def toy_scheduler(pipeline: Any) -> None:
     pipeline.scheduler.step = torch.compile(pipeline.scheduler.step, backend="eager", fullgraph=True)
 
 
-class ToyPipeline:
+class Denoises(pipelines.ToyPipeline):
+    """Its loop is a function of its own, which somebody may compile."""
+
     def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.scheduler = pipelines.ToyScheduler()
-        self.transformer = pipelines.ToyDenoiser()
-        self.vae = pipelines.ToyDecoder()
+        super().__init__()
         self.denoise = self._denoise
 
     def _denoise(self, sample: Any) -> Any:
@@ -232,7 +226,7 @@ def test_compiling_while_observed_adds_nothing(compile_it: Callable[[Any], None]
 
     def counted(run: Callable[[Any], Any]) -> tuple[list[int], list[Any]]:
         torch._dynamo.reset()
-        pipeline = ToyPipeline()
+        pipeline = Denoises()
         compile_it(pipeline)
         before = compile_counts()
         pictures = [run(pipeline), run(pipeline), pipeline()]
@@ -248,7 +242,7 @@ def test_compiling_while_observed_adds_nothing(compile_it: Callable[[Any], None]
 def test_a_compiled_function_around_a_known_module_is_not_compiled_again() -> None:
     """The wrapper of a module that is called inside somebody's graph is no reason for another graph."""
 
-    class Loop(ToyPipeline):
+    class Loop(Denoises):
         def _denoise(self, sample: Any) -> Any:
             return self.transformer(self.transformer(sample, 0), 1)
 
@@ -267,7 +261,7 @@ def test_a_compiled_function_around_a_known_module_is_not_compiled_again() -> No
 def test_compiling_is_seen_as_unsteady() -> None:
     """The call that compiled says so, the next one does not: a warm-up knows when to stop."""
     torch._dynamo.reset()
-    pipeline = ToyPipeline()
+    pipeline = Denoises()
     toy_in_place(pipeline)
 
     calls = [observe(pipeline, pipeline) for _ in range(2)]

@@ -13,15 +13,10 @@ import torch
 
 import pipelines
 import stepscope
+from observing import observe, stage_names
 from survey.build import TinyPipeline, build_pipeline
 from survey.measure import digest
 from survey.tables import PipelineEntry, pipeline_entries
-from test_observe import observe, stage_names
-
-
-@pytest.fixture(scope="module")
-def sd() -> Any:
-    return pipelines.stable_diffusion()
 
 
 def test_a_callback_changes_latents_and_is_in_the_next_step(sd: Any) -> None:

@@ -1,21 +1,17 @@
-"""Loading: real folders, placement, tuning, and every way to get it wrong."""
+"""Loading: real folders, dtypes, what is kept as published, and every way to get it wrong."""
 
 from __future__ import annotations
 
-import importlib
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 import transformers
 
-import pipelines
 from stepscope.model.errors import RunFailedError, StepscopeError, UnreadableInputError, UsageError
-from stepscope.workload import hub, tuning
+from stepscope.workload import hub
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.load import load
 from stepscope.workload.media import media_of
@@ -155,48 +151,6 @@ def test_what_cannot_be_loaded_is_a_usage_error(request_, words):
     assert "\n" not in str(caught.value)
 
 
-class Program:
-    """What a pickle can hold beside weights: a call, made while it is read."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-def pickled(folder):
-    """The folder's weights as older tools left them: no safetensors."""
-    for name in ("unet", "text_encoder"):
-        [weights] = (folder / name).glob("*.safetensors")
-        kind = "diffusion_pytorch_model" if name == "unet" else "pytorch_model"
-        torch.save(safetensors.torch.load_file(weights), folder / name / f"{kind}.bin")
-        weights.unlink()
-    return folder
-
-
-def test_weights_in_pickles_are_read_as_weights_only(tmp_path, capfd):
-    """They load, and nothing calls that an error."""
-    pipelines.stable_diffusion().save_pretrained(tmp_path)
-
-    loaded = load(LoadRequest(model=str(pickled(tmp_path)), device="cpu"))
-
-    assert not loaded.random_weights
-    assert "rror" not in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model.bin", "text_encoder/pytorch_model.bin"])
-def test_a_program_in_a_pickle_is_not_run(tmp_path, part):
-    """One line says what it is; whichever library reads that part."""
-    pipelines.stable_diffusion().save_pretrained(tmp_path)
-    torch.save({"weight": Program(tmp_path / "it ran")}, pickled(tmp_path) / part)
-
-    with pytest.raises(RunFailedError, match=r"more than weights.*\.safetensors") as caught:
-        load(LoadRequest(model=str(tmp_path), device="cpu"))
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "it ran").exists()
-
-
 def test_any_fault_while_a_preset_is_built_is_one_of_loading(monkeypatch):
     """Under ``python -OO`` transformers cannot import its own models."""
 
@@ -211,67 +165,6 @@ def test_any_fault_while_a_preset_is_built_is_one_of_loading(monkeypatch):
         small()
 
 
-def hub_error(kind):
-    """As the hub's library raises it, whichever HTTP client it has: it reads no more of the response."""
-    request = SimpleNamespace(method="GET", url="https://hub.invalid")
-    return kind("no", response=SimpleNamespace(status_code=401, headers={}, request=request))
-
-
-def hub_client():
-    """The module of the HTTP client that the hub's library here stands upon."""
-    from huggingface_hub.errors import HfHubHTTPError
-
-    roots = {base.__module__.split(".")[0] for base in HfHubHTTPError.__mro__}
-    (name,) = roots - {"builtins", "huggingface_hub"}
-    return importlib.import_module(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("GatedRepoError", "gated.*hf auth login.*--load-format dummy"),
-        ("RepositoryNotFoundError", "no model.*hf auth login"),
-        ("RevisionNotFoundError", "--revision"),
-        ("RemoteEntryNotFoundError", "not a diffusers pipeline"),
-    ],
-)
-def test_what_the_hub_refuses_is_a_usage_error(monkeypatch, name, words):
-    """However deep diffusers has wrapped the hub's answer."""
-    import diffusers
-    from huggingface_hub import errors
-
-    def refuse(*_, **__):
-        try:
-            raise hub_error(getattr(errors, name))
-        except errors.HfHubHTTPError as error:
-            raise OSError("something vague") from error
-
-    monkeypatch.setattr(diffusers.DiffusionPipeline, "from_pretrained", refuse)
-    with pytest.raises(UsageError, match=words):
-        hub.load_pipeline(LoadRequest(), "black-forest-labs/FLUX.1-dev", {})
-
-
-def clients_errors():
-    """The installed client's own error, and those of clients that are not: known by the name alone."""
-    client = hub_client()
-    yield getattr(client, "ConnectError", None) or client.exceptions.ConnectionError
-    for module in ("httpx", "httpx2", "httpcore2._exceptions", "requests.exceptions", "urllib3.exceptions"):
-        yield type("ConnectError", (Exception,), {"__module__": module})
-
-
-@pytest.mark.parametrize("kind", list(clients_errors()), ids=lambda kind: kind.__module__)
-def test_a_hub_that_cannot_be_reached_is_told_whatever_the_http_client(monkeypatch, kind):
-    """The hub's library has changed its client twice."""
-    import diffusers
-
-    def refuse(*_, **__):
-        raise OSError("something vague") from kind("no route")
-
-    monkeypatch.setattr(diffusers.DiffusionPipeline, "from_pretrained", refuse)
-    with pytest.raises(UsageError, match="hub cannot be reached"):
-        hub.load_pipeline(LoadRequest(), "black-forest-labs/FLUX.1-dev", {})
-
-
 def test_out_of_memory_while_loading_says_what_helps(monkeypatch):
     """Not a traceback."""
 
@@ -281,106 +174,6 @@ def test_out_of_memory_while_loading_says_what_helps(monkeypatch):
     monkeypatch.setattr("stepscope.workload.dummy.build_pipeline", full)
     with pytest.raises(RunFailedError, match=r"does not fit.*offload"):
         small()
-
-
-def test_what_was_applied_is_said():
-    """Attention, compile and VAE memory, as text."""
-    loaded = small(
-        attention_backend="torch_sdpa", compile=CompileKind.REGIONAL, vae_tiling=True, vae_slicing=True
-    )
-
-    assert loaded.attention_backend == "native"
-    assert loaded.compile == "regional"
-    assert loaded.offload == "none"
-    assert {"VAE tiling on", "VAE slicing on"} <= set(loaded.notes)
-    assert loaded.pipeline.vae.use_tiling
-    compiled = [m for m in loaded.pipeline.transformer.modules() if m._compiled_call_impl is not None]
-    assert len(compiled) == 5
-
-
-@pytest.mark.parametrize(("kind", "in_blocks"), [(OffloadKind.BLOCK, True), (OffloadKind.LEAF, False)])
-@pytest.mark.parametrize("model", ["tiny/qwen-image", "tiny/stable-diffusion-xl", "tiny/wan2.1-t2v-1.3b"])
-def test_groups_are_blocks_in_denoisers_and_leaves_where_forward_is_not_called(model, kind, in_blocks):
-    """A VAE is entered by decode: whatever of it is no leaf group would stay on the host."""
-    pipeline = small(model).pipeline
-    cpu = torch.device("cpu")
-
-    said = tuning._offload_groups(pipeline, Offload(kind=kind, pin=False), cpu)
-
-    assert said == ("block x 1, pageable" if in_blocks else "leaf, pageable")
-    denoiser = next(iter(tuning.denoisers(pipeline).values()))
-    assert _grouped(denoiser, torch.nn.Linear) is not in_blocks
-    assert _grouped(pipeline.vae, torch.nn.Conv2d, torch.nn.Conv3d)
-    assert _grouped(pipeline.text_encoder, torch.nn.Linear)
-
-
-def _grouped(module, *kinds):
-    """Whether every layer of these kinds is a group of its own; half of them fails."""
-    hooks = [
-        any("group" in name for name in part._diffusers_hook.hooks)
-        if hasattr(part, "_diffusers_hook")
-        else False
-        for part in module.modules()
-        if isinstance(part, kinds)
-    ]
-    assert hooks
-    assert all(hooks) or not any(hooks)
-    return all(hooks)
-
-
-def test_what_cannot_be_grouped_stays_on_the_device_and_is_named():
-    """diffusers refuses group offloading for a few classes; that is no reason not to run."""
-    pipeline = small("tiny/stable-diffusion-xl").pipeline
-    pipeline.vae._supports_group_offloading = False
-
-    said = tuning._offload_groups(pipeline, Offload(kind=OffloadKind.BLOCK, pin=False), torch.device("cpu"))
-
-    assert said == "block x 1, pageable, vae on the device"
-
-
-def test_a_lora_is_added_and_changes_the_picture(tmp_path):
-    """Saved by peft, loaded by path, scaled."""
-    from peft import LoraConfig
-    from peft.utils import get_peft_model_state_dict
-
-    maker = small()
-    maker.pipeline.transformer.add_adapter(
-        LoraConfig(r=2, target_modules=["to_q"], init_lora_weights="gaussian")
-    )
-    state = get_peft_model_state_dict(maker.pipeline.transformer)
-    state = {key: torch.ones_like(value) for key, value in state.items()}
-    type(maker.pipeline).save_lora_weights(tmp_path, transformer_lora_layers=state)
-    (tmp_path / "empty").mkdir()
-
-    with_lora, without = small(lora_path=str(tmp_path), lora_scale=0.5), small()
-    images = [p.pipeline(**call_arguments(p.pipeline, CAT)).images for p in (with_lora, without)]
-
-    assert with_lora.lora == f"{tmp_path} x 0.5"
-    assert not np.array_equal(*images)
-    with pytest.raises(UsageError, match="cannot be applied"):
-        small(lora_path=str(tmp_path / "empty"))
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        ("tiny/flux.1-dev", "FluxImg2ImgPipeline"),
-        ("tiny/qwen-image", "QwenImageImg2ImgPipeline"),
-        ("tiny/ltx-video", "LTXImageToVideoPipeline"),
-    ],
-)
-def test_an_image_selects_the_pipeline_that_takes_one(model, expected, tmp_path):
-    """Image-to-image and image-to-video over the same components."""
-    from PIL import Image
-
-    Image.new("RGB", (80, 80), "red").save(tmp_path / "red.png")
-    loaded = small(model, image_input=True)
-    asked = GenerationRequest(prompt="a cat", steps=4, image_paths=(str(tmp_path / "red.png"),))
-    (media,) = media_of(loaded.pipeline(**call_arguments(loaded.pipeline, asked, loaded.defaults)))
-
-    assert type(loaded.pipeline).__name__ == expected
-    assert media.data.shape[-3:] == (64, 64, 3)
-    assert media.finite
 
 
 def test_progress_is_told_component_by_component():
