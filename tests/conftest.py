@@ -11,7 +11,9 @@ import pytest
 
 import leftovers
 
-hypothesis.settings.register_profile("no wall time", deadline=None)  # a busy machine decides no test
+hypothesis.settings.register_profile(  # a busy machine decides no test
+    "no wall time", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("no wall time")
 
 GOLDEN = Path(__file__).parent / "golden"

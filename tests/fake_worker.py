@@ -1,7 +1,8 @@
 """A worker process without a pipeline: the real protocol, made-up times, and accidents on demand.
 
 Times follow the flags: a step costs 1 ms and 1 us a token squared; height 13 runs out of memory, 17 kills the
-process every time, 19 the first time only, 23 raises. Argument 1 is what a run lasts, in seconds.
+process every time, 19 the first time only, 23 raises. Argument 1 is what a run lasts, in seconds; with a file
+and a number as arguments 2 and 3, no run ends any more once the file has so many lines.
 """
 
 import json
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from dumps import stepscope_json
 
+PARENT = os.getppid()
+
 
 def main() -> None:
     for line in sys.stdin:
@@ -21,10 +24,19 @@ def main() -> None:
         print(json.dumps({"gpu_uuid": None, "failure": failure}), flush=True)
 
 
+def is_held(path=None, count="0"):
+    """Whether there are as many rows as said; an orphan is held no longer, and nobody reads its answer."""
+    if path is None or os.getppid() != PARENT or not Path(path).exists():
+        return False
+    return len(Path(path).read_bytes().splitlines()) >= int(count)
+
+
 def serve(do, flags):
     if do != "run":
         return None
     time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    while is_held(*sys.argv[2:]):
+        time.sleep(0.01)
     height, dump = flags.get("height", 256), Path(flags["perf_dump_path"])
     if height == 13:
         return {"message": "OutOfMemoryError: no room", "out_of_memory": True, "usable_after": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,3 +38,13 @@ def slow(function: Callable[..., Any], nap: Callable[[], None]) -> Callable[...,
         return function(*args, **kwargs)
 
     return functools.wraps(function)(napping)
+
+
+def gaps(run: Run) -> list[tuple[int, int]]:
+    """Host times (from, to) in ns that are in no stage, between the first stage's start and the last's end.
+
+    A share of the total would say the same until the machine is busy: it may be taken from us anywhere.
+    """
+    parts = [part for stage in run.stages for part in stage.span.segments]
+    between = [(one.host_end_ns, after.host_start_ns) for one, after in itertools.pairwise(parts)]
+    return [(start, end) for start, end in between if start != end]

@@ -33,7 +33,7 @@ def stepscope(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.C
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
 

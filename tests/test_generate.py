@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+import programs
 import stepscope
 from stepscope.record.perf_dump import dump_schema
 from stepscope.record.run_record import read_run
@@ -114,9 +115,9 @@ def test_the_dump_has_every_key_and_its_sums_agree(shared_traces: Path) -> None:
     stages = {entry["name"]: entry["duration_ms"] for entry in dump["steps"]}
     steps_ms = sum(step["duration_ms"] for step in dump["denoise_steps_ms"])
     assert len(dump["denoise_steps_ms"]) == 12
-    assert steps_ms == pytest.approx(stages["DenoisingStage"], rel=0.02)
-    assert dump["unaccounted_ms"] < 0.05 * dump["total_duration_ms"]
-    assert dump["trust"] == {"ok": True, "reasons": []}
+    assert steps_ms == pytest.approx(stages["DenoisingStage"])
+    assert sum(stages.values()) + dump["unaccounted_ms"] == pytest.approx(dump["total_duration_ms"])
+    assert programs.doubts(dump) == []
     assert dump["memory_checkpoints"] is None
     assert dump["memory_checkpoints_reason"]
     assert dump["warmup"]["requests"] >= 1
@@ -216,7 +217,7 @@ def test_nan_in_the_output_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None
     result = one(num_inference_steps=2)
 
     assert any("NaN" in warning for warning in result.run.warnings)
-    assert result.dump.trust.ok
+    assert programs.doubts(result.dump) == []
 
 
 def test_an_exception_of_the_pipeline_goes_on_after_everything_was_written(

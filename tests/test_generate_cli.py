@@ -295,7 +295,7 @@ def test_ctrl_c_in_step_7_leaves_everything_recorded_on_disk() -> None:
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(source)},
-        timeout=120,
+        timeout=280,
     )
     assert run.returncode == 128 + signal.SIGINT
     assert run.stderr.strip().endswith("stepscope: interrupted")

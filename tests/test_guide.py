@@ -103,7 +103,7 @@ def page(address: str) -> bool:
     url = urlsplit(parse_qs(address.partition("#!/?")[2])["url"][0])
 
     def fetch() -> None:
-        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=10)
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)
         headers = {} if origin.endswith(f":{url.port}") else {"Origin": origin}
         connection.request("GET", url.path, headers=headers)
         assert connection.getresponse().status == 200

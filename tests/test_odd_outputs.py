@@ -38,7 +38,7 @@ def test_a_pipe_given_as_the_dump_stays_one() -> None:
     assert keep_existing(Path("pipe")) is None
     write_atomic(Path("pipe"), b"dump")
 
-    reader.join(10)
+    reader.join(60)
     assert read == [b"dump"]
     assert Path("pipe").is_fifo()
     assert names() == ["pipe"]
@@ -149,7 +149,7 @@ def test_a_closed_standard_output_is_no_failure() -> None:
         ["sh", "-c", f'exec {sys.executable} -c "$0" >&- 2>&-', script],
         check=False,
         env=os.environ | {"PYTHONPATH": str(source)},
-        timeout=120,
+        timeout=280,
     )
     assert run.returncode == 0
     assert Path("run/run.json").exists()

@@ -66,13 +66,13 @@ def test_a_call_on_its_way_when_the_session_ends_is_recorded_whole(sd: Any) -> N
 
     def callback(*arguments: Any) -> dict[str, Any]:
         inside.set()
-        go_on.wait(30)
+        assert go_on.wait(120)
         return {}
 
     session = stepscope.profile(sd).start()
     thread = threading.Thread(target=lambda: pipelines.sd(sd, 4, callback_on_step_end=callback))
     thread.start()
-    inside.wait(30)
+    assert inside.wait(120)
     session.stop()
     go_on.set()
     thread.join()

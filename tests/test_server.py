@@ -109,7 +109,7 @@ def test_switching_while_requests_are_on_their_way_loses_and_breaks_none(served:
         async with httpx.AsyncClient(base_url=address, timeout=120) as client:
             for _ in range(5):
                 (await client.post("/start")).raise_for_status()
-                await asyncio.sleep(0.1)
+                (await client.get("/generate", params={"steps": 2})).raise_for_status()
                 (await client.post("/stop")).raise_for_status()
 
     async def both() -> list[float]:
@@ -120,7 +120,7 @@ def test_switching_while_requests_are_on_their_way_loses_and_breaks_none(served:
     calls = [call for session in server.finished[finished_before:] for call in session.calls]
 
     assert answers == [expected] * 30
-    assert calls
+    assert len(calls) >= 5
     assert {(len(call.steps_ms), len(call.stages_ms), call.failed) for call in calls} == {(2, 7, None)}
     assert installed_count() == 0
 

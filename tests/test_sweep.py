@@ -1,10 +1,8 @@
 """Sweeps: every point a row, kills that lose nothing, fits that find planted laws."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,34 +19,10 @@ from stepscope.render.comparison.sweep_views import (
     render_sweep_json,
     render_sweep_terminal,
 )
-from stepscope.session.sweeping.point_runner import RunnerOptions
-from stepscope.session.sweeping.sweep import Grid, LocalExecutor, SweepOptions, sweep
+from stepscope.session.sweeping.sweep import Grid, LocalExecutor, sweep
+from sweeps import TWELVE, Silent, flags_of, options, rows_in, run, signal_when
 
 TESTS = Path(__file__).parent
-FAKE = (sys.executable, str(TESTS / "fake_worker.py"))
-TWELVE = Grid(prompts=("a", "b"), resolutions=((256, 256), (512, 256), (512, 512)), steps=(4, 8))
-
-
-class Silent:
-    def doing(self, text):
-        pass
-
-
-def flags_of(point):
-    return {
-        "prompt": point.prompt or "p", "width": point.width or 256, "height": point.height or 256,
-        "num_inference_steps": point.steps or 4,
-    }  # fmt: skip
-
-
-def options(folder, grid, *, duration="0", **changes):
-    runner = RunnerOptions(folder=folder, worker_command=(*FAKE, duration))
-    return SweepOptions(grid=grid, flags=flags_of, runner=runner, **changes)
-
-
-def run(folder, grid, **changes):
-    asked = options(folder, grid, **changes)
-    return sweep(asked, LocalExecutor(asked.runner), Silent())
 
 
 def test_the_grid_is_every_combination_once() -> None:
@@ -122,24 +96,10 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-import test_sweep
-test_sweep.run(Path({folder!r}), test_sweep.TWELVE, duration="0.03")
+import sweeps
+held_from = int(sys.argv[1]) if len(sys.argv) > 1 else None
+sweeps.run(Path({folder!r}), sweeps.TWELVE, held_from=held_from)
 """
-
-
-def rows_in(path) -> list[bytes]:
-    return path.read_bytes().splitlines() if path.exists() else []
-
-
-def kill_when(process, path, count):
-    """SIGKILL the process as soon as the file has ``count`` lines."""
-    deadline = time.monotonic() + 60
-    while len(rows_in(path)) < count:
-        assert process.poll() is None, "the sweep ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def test_a_sweep_killed_twice_has_exactly_its_twelve_points(tmp_path) -> None:
@@ -148,10 +108,11 @@ def test_a_sweep_killed_twice_has_exactly_its_twelve_points(tmp_path) -> None:
     script = SCRIPT.format(tests=str(TESTS), folder=str(tmp_path))
     kept = []
     for count in (3, 8):
-        process = subprocess.Popen([sys.executable, "-c", script])
-        kill_when(process, path, count)
+        process = subprocess.Popen([sys.executable, "-c", script, str(count)])
+        signal_when(process, path, count, signal.SIGKILL)
+        process.wait()
         kept.append(rows_in(path))
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=280).returncode == 0
     final = rows_in(path)
     assert final[: len(kept[1])][: len(kept[0])] == kept[0]
     rows = read_lines(path, SweepRow)

@@ -1,11 +1,9 @@
 """Sweeps that something happens to: odd files and axes, full disks, signals, memory. No point is lost."""
 
-import os
 import resource
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from stepscope.record.prompt_file import read_prompts
 from stepscope.session.sweeping.sweep import Grid, LocalExecutor, planned, sweep
 from stepscope.session.sweeping.worker import _failure
 from stepscope.session.sweeping.worker_messages import Command, decoded, encoded
-from test_sweep import TWELVE, Silent, flags_of, options, rows_in, run
+from sweeps import TWELVE, Silent, flags_of, options, rows_in, run, signal_when
 
 TESTS = Path(__file__).parent
 
@@ -190,10 +188,13 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 import stepscope.session.sweeping.point_runner as runner
-import test_sweep
+import sweeps
+from pathlib import Path
 from stepscope.cli import main
 real = runner.RunnerOptions
-runner.RunnerOptions = lambda folder: real(folder=folder, worker_command=(*test_sweep.FAKE, "0.03"))
+held_from = int(sys.argv[1]) if len(sys.argv) > 1 else None
+command = sweeps.worker(Path({folder!r}), held_from=held_from)
+runner.RunnerOptions = lambda folder: real(folder=folder, worker_command=command)
 call = ["sweep", "--steps", "1,2,3,4,5,6,7,8,9,10,11,12", "--dir", {folder!r}]
 raise SystemExit(main([*call, "--", "generate", "--prompt", "p"]))
 """
@@ -205,22 +206,17 @@ def test_a_signal_leaves_what_was_measured_and_says_how_to_go_on(tmp_path, numbe
     folder = tmp_path / "sweep"
     script = SCRIPT.format(tests=str(TESTS), folder=str(folder))
     process = subprocess.Popen(
-        [sys.executable, "-c", script], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", script, "3"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 60
-    while len(rows_in(folder / "sweep.jsonl")) < 3:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, number)
-    error = process.communicate(timeout=60)[1].decode()
+    signal_when(process, folder / "sweep.jsonl", 3, number)
+    error = process.communicate(timeout=280)[1].decode()
     assert process.returncode == status
     assert "Traceback" not in error
     assert f"give --dir {folder} to go on" in error
     rows = read_lines(folder / "sweep.jsonl", SweepRow)
-    assert 3 <= len(rows) < 12
+    assert len(rows) == 3
     assert {row.status for row in rows} == {"ok"}
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, timeout=280)
     assert done.returncode == 0
     ids = [row.id for row in read_lines(folder / "sweep.jsonl", SweepRow)]
     assert len(ids) == len(set(ids)) == 12

@@ -14,7 +14,7 @@ from stepscope.model.sweep import SweepRow
 from stepscope.record.json_lines import read_lines
 from stepscope.session.sweeping.ray_executor import RayExecutor, _check_reachable
 from stepscope.session.sweeping.sweep import Grid, sweep
-from test_sweep import TWELVE, Silent, options
+from sweeps import TWELVE, Silent, options
 
 ray = pytest.importorskip("ray")
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -51,7 +52,7 @@ def ask(
     origin: str | None = PERFETTO,
     **more: str,
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", view.server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", view.server.server_port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     connection.putheader("Host", host or f"127.0.0.1:{view.server.server_port}")
     if origin is not None:
@@ -73,7 +74,7 @@ def test_the_page_gets_the_trace_once_with_the_headers_it_needs(online: View) ->
     assert gzip.decompress(body) == gzip.decompress(TRACE.read_bytes())
     assert headers["Access-Control-Allow-Origin"] == PERFETTO
     assert headers["Cache-Control"] == "no-store"
-    assert online.server.served.wait(5)
+    assert online.server.served.wait(60)
     assert "Server" not in headers or "Python" not in headers["Server"]
 
 
@@ -160,10 +161,8 @@ def test_a_page_that_went_away_may_ask_again(online: View, tmp_path: Path) -> No
             f"Host: 127.0.0.1:{online.server.server_port}\r\nOrigin: {PERFETTO}\r\n\r\n".encode()
         )
         page.recv(1000)
-    for _ in range(100):
-        if ask(online, online.server.offer.trace_path)[0] == 200:
-            return
-    pytest.fail("never given again")
+    while ask(online, online.server.offer.trace_path)[0] != 200:  # for ever is a failure: the tests' timeout
+        time.sleep(0.01)
 
 
 def test_the_address_is_zoomed_to_the_steps(online: View) -> None:
@@ -267,7 +266,7 @@ def test_the_command_ends_when_the_page_has_the_trace(
         url = urlsplit(parse_qs(address.partition("#!/?")[2])["url"][0])
 
         def fetch() -> None:
-            connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=10)
+            connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)
             connection.request("GET", url.path, headers={"Origin": PERFETTO})
             connection.getresponse().read()
 

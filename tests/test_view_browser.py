@@ -119,7 +119,7 @@ def test_another_origin_gets_it_and_the_command_ends(
         waiting = open_page(driver, view)
         until(lambda: "stepscope: stages" in text_of(driver), "our tracks are named")
         until(lambda: colours(driver, tmp_path) > 12, "something is drawn")
-        waiting.join(10)
+        waiting.join(TIMEOUT_S)
         assert not waiting.is_alive()
 
 
