@@ -14,33 +14,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
-import sys
 import time
 from typing import Any
 
 import torch
 
 import stepscope
+from wrapper_cost import REPETITIONS, Scheduler, circumstances, spread
 
 FEW, MANY = 10, 210
-REPETITIONS = 101
 CALLS_A_STEP = 2
 LIMIT_STEP_US = 20.0
 LIMIT_CALL_US = 1.0
-
-
-class Scheduler:
-    """Costs nothing itself, so that the wrapper is all there is."""
-
-    order = 1
-
-    def set_timesteps(self, steps: int) -> None:
-        pass
-
-    def step(self, noise: Any, sample: Any) -> Any:
-        return sample
 
 
 class Denoiser(torch.nn.Module):
@@ -72,15 +58,6 @@ class Pipeline:
                 sample = self.scheduler.step(None, self.transformer(sample, step))
         self.loop_ns = self.now_ns() - begin
         return sample
-
-
-def spread(samples: list[float]) -> dict[str, float]:
-    tenths = statistics.quantiles(samples, n=10)
-    return {
-        "median": round(statistics.median(samples), 3),
-        "p10": round(tenths[0], 3),
-        "p90": round(tenths[-1], 3),
-    }
 
 
 def timed_us(pipeline: Pipeline, steps: int) -> tuple[float, float]:
@@ -145,12 +122,7 @@ def main() -> None:
     torch.set_num_threads(1)
     alone, observed = compilations(device, observed=False), compilations(device, observed=True)
     result = {
-        "benchmark": "attached_cost",
-        "command": " ".join(["python", *sys.argv]),
-        "machine": platform.platform(),
-        "torch": torch.__version__,
-        "device": str(device),
-        "repetitions": REPETITIONS,
+        **circumstances("attached_cost", device),
         "steps": [FEW, MANY],
         "cost": cost(device),
         "graphs_and_breaks_alone": alone,

@@ -26,15 +26,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from full_size_models import FLUX, QWEN, WAN, asked, dummy, recompiles, tiny_twin
 from graphed_forward import GraphedForward
 from stepscope.capture.environment import read_environment
 from stepscope.model.run import Run, Workload
 from stepscope.session.observe import ObserveOptions, observe_call
 from stepscope.workload.arguments import GenerationRequest, call_arguments
 from stepscope.workload.load import load
-from stepscope.workload.request import CompileKind, Loaded, LoadFormat, LoadRequest, Offload, OffloadKind
-
-PROMPT = "A Logo With Bold Large Text: SGL Diffusion"
+from stepscope.workload.request import CompileKind, Loaded, LoadRequest, Offload, OffloadKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,49 +45,39 @@ class Case:
     pairs: int = 5
 
 
-def dummy(model: str, **options: Any) -> LoadRequest:
-    return LoadRequest(model=model, load_format=LoadFormat.DUMMY, **options)
-
-
-def asked(steps: int, **options: Any) -> GenerationRequest:
-    return GenerationRequest(
-        prompt=PROMPT, negative_prompt=options.pop("negative", None), seed=0, steps=steps, **options
-    )
-
-
-QWEN = "Qwen/Qwen-Image"
 CASES = {
     "qwen": Case(
-        load=dummy(QWEN), request=asked(20, negative="blurry", true_cfg_scale=4.0, height=1024, width=1024)
+        load=dummy(QWEN),
+        request=asked(20, negative_prompt="blurry", true_cfg_scale=4.0, height=1024, width=1024),
     ),
-    "flux": Case(load=dummy("black-forest-labs/FLUX.1-dev"), request=asked(20, height=1024, width=1024)),
+    "flux": Case(load=dummy(FLUX), request=asked(20, height=1024, width=1024)),
     "wan": Case(
-        load=dummy("Wan-AI/Wan2.1-T2V-1.3B-Diffusers"),
-        request=asked(10, negative="blurry", height=480, width=832, frames=33),
+        load=dummy(WAN),
+        request=asked(10, negative_prompt="blurry", height=480, width=832, frames=33),
     ),
     "launch_bound": Case(
         load=dummy(QWEN, denoiser_layers=4),
-        request=asked(10, negative="blurry", true_cfg_scale=4.0, height=256, width=256),
+        request=asked(10, negative_prompt="blurry", true_cfg_scale=4.0, height=256, width=256),
         pairs=60,
     ),
     "compile": Case(
         load=dummy(QWEN, compile=CompileKind.REGIONAL),
-        request=asked(8, negative="blurry", true_cfg_scale=4.0, height=1024, width=1024),
+        request=asked(8, negative_prompt="blurry", true_cfg_scale=4.0, height=1024, width=1024),
         pairs=3,
     ),
     "graphs": Case(
-        load=dummy("black-forest-labs/FLUX.1-dev", denoiser_layers=4),
+        load=dummy(FLUX, denoiser_layers=4),
         request=asked(20, height=512, width=512),
         pairs=10,
     ),
     "offload": Case(
         load=dummy(QWEN, denoiser_layers=20, offload=Offload(kind=OffloadKind.BLOCK)),
-        request=asked(4, negative="blurry", true_cfg_scale=4.0, height=1024, width=1024),
+        request=asked(4, negative_prompt="blurry", true_cfg_scale=4.0, height=1024, width=1024),
         pairs=3,
     ),
     "offload_pageable": Case(
         load=dummy(QWEN, denoiser_layers=6, offload=Offload(kind=OffloadKind.BLOCK, pin=False)),
-        request=asked(3, negative="blurry", true_cfg_scale=4.0, height=1024, width=1024),
+        request=asked(3, negative_prompt="blurry", true_cfg_scale=4.0, height=1024, width=1024),
         pairs=2,
     ),
 }
@@ -96,10 +85,8 @@ CASES = {
 
 def rehearsal(case: Case) -> Case:
     """The same case on a tiny model."""
-    tiny = {QWEN: "tiny/qwen-image", "black-forest-labs/FLUX.1-dev": "tiny/flux.1-dev"}
-    model = tiny.get(case.load.model or "", "tiny/wan2.1-t2v-1.3b")
     request = replace(case.request, height=None, width=None, frames=None, steps=4)
-    return replace(case, load=replace(case.load, model=model, denoiser_layers=None), request=request, pairs=2)
+    return replace(case, load=tiny_twin(case.load), request=request, pairs=2)
 
 
 def synchronise() -> None:
@@ -291,12 +278,6 @@ def against_kernels(subject: Subject) -> dict[str, Any]:
         "step_ms": spread(list(ours)),
         "kernel_step_ms": spread(list(reference)),
     }
-
-
-def recompiles() -> int:
-    from torch._dynamo.utils import counters
-
-    return counters["stats"].get("unique_graphs", 0) + sum(counters["recompiles"].values())
 
 
 def measure(name: str, case: Case) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
-import sys
 import time
 import types
 from collections.abc import Callable
@@ -23,22 +21,10 @@ import torch
 from stepscope.capture.active import ACTIVE, ActiveCall
 from stepscope.capture.devices import clock_for
 from stepscope.capture.observer import Observer
+from wrapper_cost import REPETITIONS, Scheduler, circumstances, spread
 
 CALLS = 2_000
 """About as many as a long run has."""
-REPETITIONS = 101
-
-
-class Scheduler:
-    """The smallest thing that is watched: its own cost is nothing, so the wrapper's is all there is."""
-
-    order = 1
-
-    def set_timesteps(self, steps: int) -> None:
-        pass
-
-    def step(self, noise: Any, sample: Any) -> Any:
-        return sample
 
 
 def microseconds_a_call(call: Callable[[], Any], calls: int = CALLS) -> float:
@@ -46,15 +32,6 @@ def microseconds_a_call(call: Callable[[], Any], calls: int = CALLS) -> float:
     for _ in range(calls):
         call()
     return (time.perf_counter_ns() - begin) / calls / 1000
-
-
-def spread(samples: list[float]) -> dict[str, float]:
-    tenths = statistics.quantiles(samples, n=10)
-    return {
-        "median": round(statistics.median(samples), 4),
-        "p10": round(tenths[0], 4),
-        "p90": round(tenths[-1], 4),
-    }
 
 
 def wrapper_cost(device: torch.device) -> dict[str, Any]:
@@ -145,13 +122,8 @@ def main() -> None:
     device = torch.device(parser.parse_args().device)
     torch.set_num_threads(1)
     result = {
-        "benchmark": "observer_cost",
-        "command": " ".join(["python", *sys.argv]),
-        "machine": platform.platform(),
-        "torch": torch.__version__,
-        "device": str(device),
+        **circumstances("observer_cost", device),
         "calls": CALLS,
-        "repetitions": REPETITIONS,
         "wrapper": wrapper_cost(device),
         "whole_call": whole_call(device),
     }

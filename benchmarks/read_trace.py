@@ -55,7 +55,7 @@ class Reading:
 
 def main() -> int:
     """Measure and print a table."""
-    arguments = parse()
+    arguments = parse(__doc__, rounds=5)
     traces = arguments.trace or recorded()
     print(f"{platform.platform()}, Python {platform.python_version()}, {arguments.rounds} rounds")
     print(ROW.format("trace", "events", "ours, s", "json.load, s", "ratio", "us/event", "MiB", "MiB"))
@@ -70,10 +70,10 @@ def main() -> int:
     return 0
 
 
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
+def parse(description: str, rounds: int) -> argparse.Namespace:
+    """The command line: which traces, recorded and made up, and how often each."""
+    parser = argparse.ArgumentParser(description=description.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--trace", type=Path, nargs="*")
     parser.add_argument("--synthetic", type=int, nargs="*", default=[1_000_000, 2_000_000, 5_000_000])
     parser.add_argument("--scratch", type=Path, default=None)

@@ -9,7 +9,6 @@ given to json.load, which needs 1.7 GB for each million.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -21,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from read_trace import JSON_AT_MOST, recorded
+from read_trace import JSON_AT_MOST, parse, recorded
 from synthetic_trace import write_trace
 
 ROW = "{:<28} {:>10} {:>16} {:>16} {:>6} {:>9} {:>6} {:>6}"
@@ -36,7 +35,7 @@ print(json.dumps([done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).
 
 def main() -> int:
     """Measure and print a table."""
-    arguments = parse()
+    arguments = parse(__doc__, rounds=7)
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores")
     print(ROW.format("trace", "events", "report, s", "json.load, s", "ratio", "us/event", "MiB", "MiB"))
     for path in arguments.trace or recorded():
@@ -48,16 +47,6 @@ def main() -> int:
             show(path, max(arguments.rounds // 3, 1))
             path.unlink()
     return 0
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--trace", type=Path, nargs="*")
-    parser.add_argument("--synthetic", type=int, nargs="*", default=[1_000_000, 2_000_000, 5_000_000])
-    parser.add_argument("--scratch", type=Path, default=None)
-    return parser.parse_args()
 
 
 def show(path: Path, rounds: int) -> None:

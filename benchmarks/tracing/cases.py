@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from full_size_models import FLUX, QWEN, WAN, asked, dummy, tiny_twin
 from stepscope.workload.arguments import GenerationRequest
-from stepscope.workload.request import CompileKind, LoadFormat, LoadRequest, Offload, OffloadKind
+from stepscope.workload.request import CompileKind, LoadRequest, Offload, OffloadKind
 
 STEPS, TRACED = 9, 5  # the last three are untraced: what they take in the same request is compared too
 DETAILS = ("source", "kernels", "ops", "full")
-PROMPT = "A Logo With Bold Large Text: SGL Diffusion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,47 +26,38 @@ class Case:
     details: tuple[str, ...] = DETAILS
 
 
-def dummy(model: str, **options: Any) -> LoadRequest:
-    return LoadRequest(model=model, load_format=LoadFormat.DUMMY, **options)
-
-
-def asked(**options: Any) -> GenerationRequest:
-    return GenerationRequest(prompt=PROMPT, seed=0, steps=STEPS, **options)
-
-
-QWEN = "Qwen/Qwen-Image"
 SMALL: dict[str, Any] = {"negative_prompt": "blurry", "true_cfg_scale": 4.0, "height": 256, "width": 256}
 LARGE = SMALL | {"height": 1024, "width": 1024}
 CASES = {
     "launch_bound": Case(
-        load=dummy(QWEN, denoiser_layers=4), request=asked(**SMALL), pairs=20, pauses_too=True
+        load=dummy(QWEN, denoiser_layers=4), request=asked(STEPS, **SMALL), pairs=20, pauses_too=True
     ),
-    "qwen": Case(load=dummy(QWEN), request=asked(**LARGE)),
+    "qwen": Case(load=dummy(QWEN), request=asked(STEPS, **LARGE)),
     "wan": Case(
-        load=dummy("Wan-AI/Wan2.1-T2V-1.3B-Diffusers"),
-        request=asked(negative_prompt="blurry", height=480, width=832, frames=33),
+        load=dummy(WAN),
+        request=asked(STEPS, negative_prompt="blurry", height=480, width=832, frames=33),
     ),
     "compile": Case(
-        load=dummy(QWEN, denoiser_layers=20, compile=CompileKind.REGIONAL), request=asked(**LARGE), warmups=3
+        load=dummy(QWEN, denoiser_layers=20, compile=CompileKind.REGIONAL),
+        request=asked(STEPS, **LARGE),
+        warmups=3,
     ),
     "graphs": Case(
-        load=dummy("black-forest-labs/FLUX.1-dev", denoiser_layers=4),
-        request=asked(height=512, width=512),
+        load=dummy(FLUX, denoiser_layers=4),
+        request=asked(STEPS, height=512, width=512),
         warmups=3,
         graphs=True,
         pairs=8,
     ),
     "offload": Case(
         load=dummy(QWEN, denoiser_layers=20, offload=Offload(kind=OffloadKind.BLOCK)),
-        request=asked(**LARGE),
+        request=asked(STEPS, **LARGE),
     ),
 }
 
 
 def rehearsal(case: Case) -> Case:
     """The same case on a tiny model; graphs need a GPU, so that case runs without them."""
-    tiny = {QWEN: "tiny/qwen-image", "black-forest-labs/FLUX.1-dev": "tiny/flux.1-dev"}
-    model = tiny.get(case.load.model or "", "tiny/wan2.1-t2v-1.3b")
-    load = replace(case.load, model=model, denoiser_layers=None, compile=CompileKind.NONE)
+    load = replace(tiny_twin(case.load), compile=CompileKind.NONE)
     request = replace(case.request, height=None, width=None, frames=None)
     return replace(case, load=load, request=request, pairs=2, warmups=1, graphs=False)

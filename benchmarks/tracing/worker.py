@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from full_size_models import recompiles
 from graphed_forward import GraphedForward
 from stepscope.capture.tracing import Switching, TraceRequest
 from stepscope.model.run import Workload
@@ -242,12 +243,6 @@ def lines_in(path: Path) -> dict[str, Any]:
         "with_exact_line": sum("source" in one and one.get("exact", True) for one in kernels) / count,
         "with_module": sum("module" in one for one in kernels) / count,
     }
-
-
-def recompiles() -> int:
-    from torch._dynamo.utils import counters
-
-    return counters["stats"].get("unique_graphs", 0) + sum(counters["recompiles"].values())
 
 
 def resident_bytes() -> int:
