@@ -11,10 +11,9 @@ from stepscope.cli.generate_call import add_call, call_words, generate_flags, sp
 from stepscope.cli.output import (
     add_output_options,
     chosen_format,
-    colour_wanted,
     deliver,
+    rendered,
     say,
-    terminal_width,
 )
 from stepscope.cli.parser import Parser
 from stepscope.cli.values import positive
@@ -109,11 +108,13 @@ def _variants(words: Sequence[str], flags: Sequence[str]) -> tuple[Variant, ...]
 def _rendered(report: BenchReport, chosen: str) -> str:
     from stepscope.render.comparison import bench_views
 
-    if chosen == "terminal":
-        return bench_views.render_bench_terminal(report, width=terminal_width(), colour=colour_wanted())
-    renderers = {
-        "json": bench_views.render_bench_json,
-        "md": bench_views.render_bench_markdown,
-        "html": bench_views.render_bench_html,
-    }
-    return renderers[chosen](report)
+    return rendered(
+        report,
+        chosen,
+        terminal=bench_views.render_bench_terminal,
+        others={
+            "json": bench_views.render_bench_json,
+            "md": bench_views.render_bench_markdown,
+            "html": bench_views.render_bench_html,
+        },
+    )

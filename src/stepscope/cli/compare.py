@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from stepscope.cli.output import (
     add_output_options,
     chosen_format,
-    colour_wanted,
     deliver,
+    rendered,
     say,
-    terminal_width,
 )
 from stepscope.model.errors import UsageError
 
@@ -70,16 +69,16 @@ class CompareCommand:
 def _rendered(report: CompareReport, chosen: str) -> str:
     from stepscope.render.comparison import compare_html, compare_json, compare_markdown, compare_terminal
 
-    if chosen == "terminal":
-        return compare_terminal.render_compare_terminal(
-            report, width=terminal_width(), colour=colour_wanted()
-        )
-    renderers = {
-        "json": compare_json.render_compare_json,
-        "md": compare_markdown.render_compare_markdown,
-        "html": compare_html.render_compare_html,
-    }
-    return renderers[chosen](report)
+    return rendered(
+        report,
+        chosen,
+        terminal=compare_terminal.render_compare_terminal,
+        others={
+            "json": compare_json.render_compare_json,
+            "md": compare_markdown.render_compare_markdown,
+            "html": compare_html.render_compare_html,
+        },
+    )
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[list[Path], list[list[Path]]]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from stepscope.cli.output import (
     add_output_options,
     chosen_format,
-    colour_wanted,
     deliver,
     on_github,
-    terminal_width,
+    rendered,
 )
 from stepscope.model.errors import UsageError
 
@@ -78,12 +77,14 @@ class GateCommand:
 def _rendered(report: GateReport, chosen: str) -> str:
     from stepscope.render.comparison import gate_github, gate_json, gate_junit, gate_terminal
 
-    if chosen == "terminal":
-        return gate_terminal.render_gate_terminal(report, width=terminal_width(), colour=colour_wanted())
-    renderers = {
-        "json": gate_json.render_gate_json,
-        "md": gate_terminal.render_gate_markdown,
-        "junit": gate_junit.render_gate_junit,
-        "github": gate_github.render_gate_github,
-    }
-    return renderers[chosen](report)
+    return rendered(
+        report,
+        chosen,
+        terminal=gate_terminal.render_gate_terminal,
+        others={
+            "json": gate_json.render_gate_json,
+            "md": gate_terminal.render_gate_markdown,
+            "junit": gate_junit.render_gate_junit,
+            "github": gate_github.render_gate_github,
+        },
+    )

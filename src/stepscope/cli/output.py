@@ -6,11 +6,14 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from stepscope.model.errors import RunFailedError
+
+ReportT = TypeVar("ReportT")
 
 
 def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
@@ -50,6 +53,19 @@ def terminal_width(most: int = 110) -> int:
         return max(60, min(os.get_terminal_size(sys.stdout.fileno()).columns, most))
     except OSError:
         return most
+
+
+def rendered(
+    report: ReportT,
+    chosen: str,
+    *,
+    terminal: Callable[..., str],
+    others: Mapping[str, Callable[[ReportT], str]],
+) -> str:
+    """The report in the chosen format; the terminal's view is told how wide it may be and if in colour."""
+    if chosen == "terminal":
+        return terminal(report, width=terminal_width(), colour=colour_wanted())
+    return others[chosen](report)
 
 
 def on_github() -> bool:

@@ -12,10 +12,9 @@ from stepscope.cli.generate_call import add_call, call_words, generate_flags, sp
 from stepscope.cli.output import (
     add_output_options,
     chosen_format,
-    colour_wanted,
     deliver,
+    rendered,
     say,
-    terminal_width,
 )
 from stepscope.cli.values import positive
 from stepscope.model.errors import UsageError
@@ -136,14 +135,16 @@ def _executor(arguments: argparse.Namespace, runner: RunnerOptions) -> Executor:
 def _rendered(report: SweepReport, chosen: str) -> str:
     from stepscope.render.comparison import sweep_views
 
-    if chosen == "terminal":
-        return sweep_views.render_sweep_terminal(report, width=terminal_width(), colour=colour_wanted())
-    renderers = {
-        "json": sweep_views.render_sweep_json,
-        "md": sweep_views.render_sweep_markdown,
-        "html": sweep_views.render_sweep_html,
-    }
-    return renderers[chosen](report)
+    return rendered(
+        report,
+        chosen,
+        terminal=sweep_views.render_sweep_terminal,
+        others={
+            "json": sweep_views.render_sweep_json,
+            "md": sweep_views.render_sweep_markdown,
+            "html": sweep_views.render_sweep_html,
+        },
+    )
 
 
 def _prompts(path: Path | None) -> tuple[str, ...]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from stepscope.model.errors import UnreadableInputError
 from stepscope.model.trace import Trace
-from stepscope.record.byte_stream import ByteStream, Packing, packing_of
 from stepscope.record.input_file import files_below
 from stepscope.record.kineto.reader import read_kineto
 from stepscope.record.nsight.export import exported
 from stepscope.record.nsight.reader import read_nsight
 from stepscope.record.recognise import InputKind, recognise
-from stepscope.record.scratch import no_room, scratch_directory
 from stepscope.record.trace_parts import rank_in_name
+from stepscope.record.unpacked import unpacked
 
 __all__ = ["InputKind", "TraceFile", "TraceGroup", "read_trace", "recognise", "traces_in"]
 
@@ -57,7 +54,7 @@ def read_trace(path: Path) -> Trace:
         case InputKind.KINETO:
             return read_kineto(path)
         case InputKind.NSIGHT_SQLITE | InputKind.OTHER_SQLITE:
-            with _unpacked(path) as database:
+            with unpacked(path) as database:
                 return _as_read_from(path, read_nsight(database))
         case InputKind.NSIGHT_REPORT:
             with exported(path) as database:
@@ -116,28 +113,6 @@ def _kind_or_none(path: Path) -> InputKind | None:
 def _named_files(directory: Path) -> str:
     names = [path.name for path in files_below(directory)][:3]
     return f"Give one of its files: {', '.join(names)}." if names else "It is empty."
-
-
-@contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
-    """SQLite needs a plain file: a packed one is inflated into a temporary directory."""
-    with path.open("rb") as file:
-        if packing_of(file.read(4)) is Packing.PLAIN:
-            yield path
-            return
-    with scratch_directory() as directory:
-        database = directory / "export.sqlite"
-        _inflate(path, database)
-        yield database
-
-
-def _inflate(path: Path, copy: Path) -> None:
-    try:
-        with copy.open("wb") as file:
-            for block in ByteStream(path):
-                file.write(block)
-    except OSError as error:
-        raise no_room(copy.parent, error) from error
 
 
 def _as_read_from(path: Path, trace: Trace) -> Trace:

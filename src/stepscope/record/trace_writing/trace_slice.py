@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,8 +12,7 @@ import msgspec
 import numpy as np
 from isal import igzip
 
-from stepscope.record.atomic import atomic_path, cannot_write
-from stepscope.record.byte_stream import ByteStream, Packing, packing_of
+from stepscope.record.atomic import atomic_path
 from stepscope.record.trace_writing.raw_export import Part, split_export
 from stepscope.record.trace_writing.trace_spans import (
     DEVICE_TRACK_NAME,
@@ -31,6 +28,7 @@ from stepscope.record.trace_writing.trace_window import (
     WindowCut,
     survey_export,
 )
+from stepscope.record.unpacked import unpacked
 
 COMPRESSION_LEVEL = 2
 _WRITE_EVENTS = 4096
@@ -96,24 +94,6 @@ def write_events(path: Path, header: dict[str, Any], events: Iterator[bytes], *,
             stream.write((b",\n" if count else b"") + b",\n".join(batch))
         stream.write(b"\n]}\n")
     return count + len(batch)
-
-
-@contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """A plain copy of a packed file in the temporary directory, or the file itself. Raises RunFailedError."""
-    with path.open("rb") as file:
-        if packing_of(file.read(4)) is Packing.PLAIN:
-            yield path
-            return
-    with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
-        plain = Path(folder) / "trace.json"
-        try:
-            with plain.open("wb") as copy:
-                for block in ByteStream(path):
-                    copy.write(block)
-        except OSError as error:
-            raise cannot_write(plain, error) from error
-        yield plain
 
 
 def _kept(plain: Path, cut: WindowCut) -> Iterator[bytes]:

@@ -12,7 +12,8 @@ from stepscope.record.nsight.cut import slice_nsight
 from stepscope.record.nsight.export import exported
 from stepscope.record.open import InputKind, read_trace, recognise
 from stepscope.record.trace_writing.trace_json import write_trace_json
-from stepscope.record.trace_writing.trace_slice import Slice, SliceMark, slice_kineto, unpacked
+from stepscope.record.trace_writing.trace_slice import Slice, SliceMark, slice_kineto
+from stepscope.record.unpacked import unpacked
 
 NSIGHT = frozenset({InputKind.NSIGHT_SQLITE, InputKind.NSIGHT_REPORT})
 JSON_SUFFIXES = (".json", ".json.gz")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.workload.presets import text_encoders, tokenizers
+from stepscope.workload.presets import autoencoders, text_encoders, tokenizers
 from stepscope.workload.presets.spec import (
     ComponentSpec,
     GenerationDefaults,
@@ -30,26 +30,6 @@ _TRANSFORMER = ComponentSpec(
     },
     depth_keys=("num_layers", "num_single_layers"),
 )
-_VAE = ComponentSpec(
-    library="diffusers",
-    class_name="AutoencoderKL",
-    config={
-        "in_channels": 3,
-        "out_channels": 3,
-        "down_block_types": ["DownEncoderBlock2D"] * 4,
-        "up_block_types": ["UpDecoderBlock2D"] * 4,
-        "block_out_channels": [128, 256, 512, 512],
-        "layers_per_block": 2,
-        "latent_channels": 16,
-        "norm_num_groups": 32,
-        "sample_size": 1024,
-        "scaling_factor": 0.3611,
-        "shift_factor": 0.1159,
-        "force_upcast": True,
-        "use_quant_conv": False,
-        "use_post_quant_conv": False,
-    },
-)
 _SCHEDULER = SchedulerSpec(
     class_name="FlowMatchEulerDiscreteScheduler",
     config={
@@ -68,7 +48,7 @@ FLUX_DEV = Preset(
     pipeline_class="FluxPipeline",
     components={
         "transformer": _TRANSFORMER,
-        "vae": _VAE,
+        "vae": autoencoders.FLUX,
         "text_encoder": text_encoders.CLIP_L,
         "text_encoder_2": text_encoders.T5_XXL,
     },
@@ -90,7 +70,7 @@ FLUX_SCHNELL = replace(
     id="black-forest-labs/FLUX.1-schnell",
     components={
         **FLUX_DEV.components,
-        "transformer": replace(_TRANSFORMER, config={**_TRANSFORMER.config, "guidance_embeds": False}),
+        "transformer": _TRANSFORMER.with_config(guidance_embeds=False),
     },
     tokenizers={
         "tokenizer": tokenizers.CLIP_L,
@@ -101,33 +81,21 @@ FLUX_SCHNELL = replace(
     defaults=GenerationDefaults(steps=4, guidance_scale=0.0, height=1024, width=1024),
 )
 
-_TINY_TRANSFORMER = replace(
-    _TRANSFORMER,
-    config={
-        **_TRANSFORMER.config,
-        "num_layers": 2,
-        "num_single_layers": 3,
-        "attention_head_dim": 32,
-        "num_attention_heads": 4,
-        "joint_attention_dim": 32,
-        "pooled_projection_dim": 32,
-        "axes_dims_rope": (8, 12, 12),
-    },
+_TINY_TRANSFORMER = _TRANSFORMER.with_config(
+    num_layers=2,
+    num_single_layers=3,
+    attention_head_dim=32,
+    num_attention_heads=4,
+    joint_attention_dim=32,
+    pooled_projection_dim=32,
+    axes_dims_rope=(8, 12, 12),
 )
 TINY_FLUX_DEV = replace(
     FLUX_DEV,
     id="tiny/flux.1-dev",
     components={
         "transformer": _TINY_TRANSFORMER,
-        "vae": replace(
-            _VAE,
-            config={
-                **_VAE.config,
-                "block_out_channels": [32, 64, 64, 64],
-                "layers_per_block": 1,
-                "norm_num_groups": 8,
-            },
-        ),
+        "vae": autoencoders.tiny(autoencoders.FLUX),
         "text_encoder": text_encoders.TINY_CLIP,
         "text_encoder_2": text_encoders.TINY_T5,
     },
@@ -143,9 +111,7 @@ TINY_FLUX_SCHNELL = replace(
     id="tiny/flux.1-schnell",
     components={
         **TINY_FLUX_DEV.components,
-        "transformer": replace(
-            _TINY_TRANSFORMER, config={**_TINY_TRANSFORMER.config, "guidance_embeds": False}
-        ),
+        "transformer": _TINY_TRANSFORMER.with_config(guidance_embeds=False),
     },
     scheduler=FLUX_SCHNELL.scheduler,
     defaults=GenerationDefaults(steps=4, guidance_scale=0.0, height=64, width=64),

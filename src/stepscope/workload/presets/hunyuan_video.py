@@ -95,28 +95,20 @@ TINY_HUNYUAN_VIDEO = replace(
     HUNYUAN_VIDEO,
     id="tiny/hunyuanvideo",
     components={
-        "transformer": replace(
-            _TRANSFORMER,
-            config={
-                **_TRANSFORMER.config,
-                "num_attention_heads": 4,
-                "attention_head_dim": 32,
-                "num_layers": 2,
-                "num_single_layers": 3,
-                "num_refiner_layers": 1,
-                "text_embed_dim": 32,
-                "pooled_projection_dim": 32,
-                "rope_axes_dim": (8, 12, 12),
-            },
+        "transformer": _TRANSFORMER.with_config(
+            num_attention_heads=4,
+            attention_head_dim=32,
+            num_layers=2,
+            num_single_layers=3,
+            num_refiner_layers=1,
+            text_embed_dim=32,
+            pooled_projection_dim=32,
+            rope_axes_dim=(8, 12, 12),
         ),
-        "vae": replace(
-            _VAE,
-            config={
-                **_VAE.config,
-                "block_out_channels": [8, 16, 16, 16],
-                "layers_per_block": 1,
-                "norm_num_groups": 4,
-            },
+        "vae": _VAE.with_config(
+            block_out_channels=[8, 16, 16, 16],
+            layers_per_block=1,
+            norm_num_groups=4,
         ),
         "text_encoder": text_encoders.TINY_LLAMA,
         "text_encoder_2": text_encoders.TINY_CLIP,

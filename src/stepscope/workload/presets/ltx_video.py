@@ -101,26 +101,18 @@ TINY_LTX_VIDEO = replace(
     LTX_VIDEO,
     id="tiny/ltx-video",
     components={
-        "transformer": replace(
-            _TRANSFORMER,
-            config={
-                **_TRANSFORMER.config,
-                "num_attention_heads": 4,
-                "attention_head_dim": 64,
-                "cross_attention_dim": 256,
-                "num_layers": 4,
-                "caption_channels": 32,
-            },
+        "transformer": _TRANSFORMER.with_config(
+            num_attention_heads=4,
+            attention_head_dim=64,
+            cross_attention_dim=256,
+            num_layers=4,
+            caption_channels=32,
         ),
-        "vae": replace(
-            _VAE,
-            config={
-                **_VAE.config,
-                "block_out_channels": (16, 32, 64, 64),
-                "decoder_block_out_channels": (16, 32, 64, 64),
-                "layers_per_block": (1, 1, 1, 1, 1),
-                "decoder_layers_per_block": (1, 1, 1, 1, 1),
-            },
+        "vae": _VAE.with_config(
+            block_out_channels=(16, 32, 64, 64),
+            decoder_block_out_channels=(16, 32, 64, 64),
+            layers_per_block=(1, 1, 1, 1, 1),
+            decoder_layers_per_block=(1, 1, 1, 1, 1),
         ),
         "text_encoder": text_encoders.TINY_T5,
     },

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.workload.presets import text_encoders, tokenizers
+from stepscope.workload.presets import autoencoders, text_encoders, tokenizers
 from stepscope.workload.presets.spec import (
     ComponentSpec,
     GenerationDefaults,
     Preset,
     PublishedCount,
     SchedulerSpec,
-)
-
-# Channel means and deviations of the VAE's latents are those of Wan 2.1's VAE and diffusers' own defaults.
-_VAE = ComponentSpec(
-    library="diffusers",
-    class_name="AutoencoderKLQwenImage",
-    config={
-        "base_dim": 96,
-        "z_dim": 16,
-        "dim_mult": [1, 2, 4, 4],
-        "num_res_blocks": 2,
-        "attn_scales": [],
-        "temperal_downsample": [False, True, True],
-    },
 )
 
 QWEN_IMAGE = Preset(
@@ -47,7 +33,7 @@ QWEN_IMAGE = Preset(
             },
             depth_keys=("num_layers",),
         ),
-        "vae": _VAE,
+        "vae": autoencoders.QWEN_IMAGE,
         "text_encoder": text_encoders.QWEN2_5_VL_7B,
     },
     tokenizers={"tokenizer": tokenizers.QWEN},
@@ -99,7 +85,7 @@ TINY_QWEN_IMAGE = replace(
                 "axes_dims_rope": (16, 24, 24),
             },
         ),
-        "vae": replace(_VAE, config={**_VAE.config, "base_dim": 24, "num_res_blocks": 1}),
+        "vae": autoencoders.QWEN_IMAGE.with_config(base_dim=24, num_res_blocks=1),
         "text_encoder": text_encoders.TINY_QWEN2_5_VL,
     },
     tokenizers={"tokenizer": tokenizers.shrunk(tokenizers.QWEN)},

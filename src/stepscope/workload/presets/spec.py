@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -16,6 +16,10 @@ class ComponentSpec:
     config: Mapping[str, Any]
     config_class: str = ""  # transformers only
     depth_keys: tuple[str, ...] = ()  # configuration keys that count repeated blocks
+
+    def with_config(self, **changes: Any) -> ComponentSpec:
+        """The same component with other values in its configuration."""
+        return replace(self, config={**self.config, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

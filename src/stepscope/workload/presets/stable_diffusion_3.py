@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.workload.presets import text_encoders, tokenizers
+from stepscope.workload.presets import autoencoders, text_encoders, tokenizers
 from stepscope.workload.presets.spec import (
     ComponentSpec,
     GenerationDefaults,
@@ -33,33 +33,13 @@ _TRANSFORMER = ComponentSpec(
     },
     depth_keys=("num_layers",),
 )
-_VAE = ComponentSpec(
-    library="diffusers",
-    class_name="AutoencoderKL",
-    config={
-        "in_channels": 3,
-        "out_channels": 3,
-        "down_block_types": ["DownEncoderBlock2D"] * 4,
-        "up_block_types": ["UpDecoderBlock2D"] * 4,
-        "block_out_channels": [128, 256, 512, 512],
-        "layers_per_block": 2,
-        "latent_channels": 16,
-        "norm_num_groups": 32,
-        "sample_size": 1024,
-        "scaling_factor": 1.5305,
-        "shift_factor": 0.0609,
-        "force_upcast": True,
-        "use_quant_conv": False,
-        "use_post_quant_conv": False,
-    },
-)
 
 SD_3_5_LARGE = Preset(
     id="stabilityai/stable-diffusion-3.5-large",
     pipeline_class="StableDiffusion3Pipeline",
     components={
         "transformer": _TRANSFORMER,
-        "vae": _VAE,
+        "vae": autoencoders.STABLE_DIFFUSION_3,
         "text_encoder": text_encoders.CLIP_L_PROJECTED,
         "text_encoder_2": text_encoders.OPENCLIP_BIG_G,
         "text_encoder_3": text_encoders.T5_XXL,
@@ -99,29 +79,17 @@ TINY_SD_3_5_LARGE = replace(
     SD_3_5_LARGE,
     id="tiny/stable-diffusion-3.5-large",
     components={
-        "transformer": replace(
-            _TRANSFORMER,
-            config={
-                **_TRANSFORMER.config,
-                "sample_size": 8,
-                "num_layers": 4,
-                "attention_head_dim": 32,
-                "num_attention_heads": 4,
-                "joint_attention_dim": 64,
-                "caption_projection_dim": 128,
-                "pooled_projection_dim": 64,
-                "pos_embed_max_size": 24,
-            },
+        "transformer": _TRANSFORMER.with_config(
+            sample_size=8,
+            num_layers=4,
+            attention_head_dim=32,
+            num_attention_heads=4,
+            joint_attention_dim=64,
+            caption_projection_dim=128,
+            pooled_projection_dim=64,
+            pos_embed_max_size=24,
         ),
-        "vae": replace(
-            _VAE,
-            config={
-                **_VAE.config,
-                "block_out_channels": [32, 64, 64, 64],
-                "layers_per_block": 1,
-                "norm_num_groups": 8,
-            },
-        ),
+        "vae": autoencoders.tiny(autoencoders.STABLE_DIFFUSION_3),
         "text_encoder": text_encoders.TINY_CLIP_PROJECTED,
         "text_encoder_2": text_encoders.TINY_CLIP_PROJECTED,
         "text_encoder_3": text_encoders.TINY_T5_WIDE,  # as wide as both CLIPs together, or wider

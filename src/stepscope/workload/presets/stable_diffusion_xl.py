@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.workload.presets import text_encoders, tokenizers
+from stepscope.workload.presets import autoencoders, text_encoders, tokenizers
 from stepscope.workload.presets.spec import (
     ComponentSpec,
     GenerationDefaults,
@@ -34,30 +34,13 @@ _UNET = ComponentSpec(
     },
     depth_keys=("transformer_layers_per_block",),
 )
-_VAE = ComponentSpec(
-    library="diffusers",
-    class_name="AutoencoderKL",
-    config={
-        "in_channels": 3,
-        "out_channels": 3,
-        "down_block_types": ["DownEncoderBlock2D"] * 4,
-        "up_block_types": ["UpDecoderBlock2D"] * 4,
-        "block_out_channels": [128, 256, 512, 512],
-        "layers_per_block": 2,
-        "latent_channels": 4,
-        "norm_num_groups": 32,
-        "sample_size": 1024,
-        "scaling_factor": 0.13025,
-        "force_upcast": True,
-    },
-)
 
 SDXL = Preset(
     id="stabilityai/stable-diffusion-xl-base-1.0",
     pipeline_class="StableDiffusionXLPipeline",
     components={
         "unet": _UNET,
-        "vae": _VAE,
+        "vae": autoencoders.STABLE_DIFFUSION_XL,
         "text_encoder": text_encoders.CLIP_L,
         "text_encoder_2": text_encoders.OPENCLIP_BIG_G,
     },
@@ -101,29 +84,17 @@ TINY_SDXL = replace(
     SDXL,
     id="tiny/stable-diffusion-xl",
     components={
-        "unet": replace(
-            _UNET,
-            config={
-                **_UNET.config,
-                "sample_size": 8,
-                "block_out_channels": [32, 64, 64],
-                "cross_attention_dim": 64,
-                "transformer_layers_per_block": [1, 1, 2],
-                "attention_head_dim": [2, 4, 4],
-                "norm_num_groups": 8,
-                "addition_time_embed_dim": 8,
-                "projection_class_embeddings_input_dim": 80,  # 6 x 8 + 32
-            },
+        "unet": _UNET.with_config(
+            sample_size=8,
+            block_out_channels=[32, 64, 64],
+            cross_attention_dim=64,
+            transformer_layers_per_block=[1, 1, 2],
+            attention_head_dim=[2, 4, 4],
+            norm_num_groups=8,
+            addition_time_embed_dim=8,
+            projection_class_embeddings_input_dim=80,  # 6 x 8 + 32
         ),
-        "vae": replace(
-            _VAE,
-            config={
-                **_VAE.config,
-                "block_out_channels": [32, 64, 64, 64],
-                "layers_per_block": 1,
-                "norm_num_groups": 8,
-            },
-        ),
+        "vae": autoencoders.tiny(autoencoders.STABLE_DIFFUSION_XL),
         "text_encoder": text_encoders.TINY_CLIP,
         "text_encoder_2": text_encoders.TINY_CLIP_PROJECTED,
     },

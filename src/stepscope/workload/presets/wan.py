@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.workload.presets import text_encoders, tokenizers
+from stepscope.workload.presets import autoencoders, text_encoders, tokenizers
 from stepscope.workload.presets.spec import (
     ComponentSpec,
     GenerationDefaults,
@@ -37,18 +37,6 @@ _TRANSFORMER_14B = ComponentSpec(
     },
     depth_keys=("num_layers",),
 )
-_VAE = ComponentSpec(  # channel means and deviations of the latents are diffusers' defaults
-    library="diffusers",
-    class_name="AutoencoderKLWan",
-    config={
-        "base_dim": 96,
-        "z_dim": 16,
-        "dim_mult": [1, 2, 4, 4],
-        "num_res_blocks": 2,
-        "attn_scales": [],
-        "temperal_downsample": [False, True, True],
-    },
-)
 _COUNTS = (
     PublishedCount(
         component="vae",
@@ -69,7 +57,7 @@ WAN_14B = Preset(
     pipeline_class="WanPipeline",
     components={
         "transformer": _TRANSFORMER_14B,
-        "vae": _VAE,
+        "vae": autoencoders.WAN,
         "text_encoder": text_encoders.UMT5_XXL,
     },
     tokenizers={"tokenizer": tokenizers.UMT5},
@@ -97,14 +85,10 @@ WAN_1_3B = replace(
     id="Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
     components={
         **WAN_14B.components,
-        "transformer": replace(
-            _TRANSFORMER_14B,
-            config={
-                **_TRANSFORMER_14B.config,
-                "num_attention_heads": 12,
-                "ffn_dim": 8960,
-                "num_layers": 30,
-            },
+        "transformer": _TRANSFORMER_14B.with_config(
+            num_attention_heads=12,
+            ffn_dim=8960,
+            num_layers=30,
         ),
     },
     # Model card: 480p.
@@ -121,24 +105,20 @@ WAN_1_3B = replace(
     ),
 )
 
-_TINY_TRANSFORMER = replace(
-    _TRANSFORMER_14B,
-    config={
-        **_TRANSFORMER_14B.config,
-        "num_attention_heads": 4,
-        "attention_head_dim": 32,
-        "text_dim": 32,
-        "freq_dim": 64,
-        "ffn_dim": 256,
-        "num_layers": 3,
-    },
+_TINY_TRANSFORMER = _TRANSFORMER_14B.with_config(
+    num_attention_heads=4,
+    attention_head_dim=32,
+    text_dim=32,
+    freq_dim=64,
+    ffn_dim=256,
+    num_layers=3,
 )
 TINY_WAN_14B = replace(
     WAN_14B,
     id="tiny/wan2.1-t2v-14b",
     components={
         "transformer": _TINY_TRANSFORMER,
-        "vae": replace(_VAE, config={**_VAE.config, "base_dim": 8, "num_res_blocks": 1}),
+        "vae": autoencoders.WAN.with_config(base_dim=8, num_res_blocks=1),
         "text_encoder": text_encoders.TINY_UMT5,
     },
     tokenizers={"tokenizer": tokenizers.shrunk(tokenizers.UMT5)},
@@ -150,7 +130,7 @@ TINY_WAN_1_3B = replace(
     id="tiny/wan2.1-t2v-1.3b",
     components={
         **TINY_WAN_14B.components,
-        "transformer": replace(_TINY_TRANSFORMER, config={**_TINY_TRANSFORMER.config, "num_layers": 2}),
+        "transformer": _TINY_TRANSFORMER.with_config(num_layers=2),
     },
 )
 

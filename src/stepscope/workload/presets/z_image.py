@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.workload.presets import text_encoders, tokenizers
+from stepscope.workload.presets import autoencoders, text_encoders, tokenizers
 from stepscope.workload.presets.spec import (
     ComponentSpec,
     GenerationDefaults,
@@ -35,31 +35,15 @@ _TRANSFORMER = ComponentSpec(
     },
     depth_keys=("n_layers", "n_refiner_layers"),
 )
-_VAE = ComponentSpec(
-    library="diffusers",
-    class_name="AutoencoderKL",
-    config={
-        "in_channels": 3,
-        "out_channels": 3,
-        "down_block_types": ["DownEncoderBlock2D"] * 4,
-        "up_block_types": ["UpDecoderBlock2D"] * 4,
-        "block_out_channels": [128, 256, 512, 512],
-        "layers_per_block": 2,
-        "latent_channels": 16,
-        "norm_num_groups": 32,
-        "sample_size": 1024,
-        "scaling_factor": 0.3611,
-        "shift_factor": 0.1159,
-        "force_upcast": True,
-        "use_quant_conv": False,
-        "use_post_quant_conv": False,
-    },
-)
 
 Z_IMAGE_TURBO = Preset(
     id="Tongyi-MAI/Z-Image-Turbo",
     pipeline_class="ZImagePipeline",
-    components={"transformer": _TRANSFORMER, "vae": _VAE, "text_encoder": text_encoders.QWEN3_4B},
+    components={
+        "transformer": _TRANSFORMER,
+        "vae": autoencoders.FLUX,
+        "text_encoder": text_encoders.QWEN3_4B,
+    },
     tokenizers={"tokenizer": tokenizers.QWEN},
     scheduler=SchedulerSpec(
         class_name="FlowMatchEulerDiscreteScheduler",
@@ -83,29 +67,17 @@ TINY_Z_IMAGE_TURBO = replace(
     Z_IMAGE_TURBO,
     id="tiny/z-image-turbo",
     components={
-        "transformer": replace(
-            _TRANSFORMER,
-            config={
-                **_TRANSFORMER.config,
-                "dim": 256,
-                "n_layers": 3,
-                "n_refiner_layers": 1,
-                "n_heads": 4,
-                "n_kv_heads": 4,
-                "cap_feat_dim": 32,
-                "axes_dims": [16, 24, 24],
-                "axes_lens": [1536, 64, 64],
-            },
+        "transformer": _TRANSFORMER.with_config(
+            dim=256,
+            n_layers=3,
+            n_refiner_layers=1,
+            n_heads=4,
+            n_kv_heads=4,
+            cap_feat_dim=32,
+            axes_dims=[16, 24, 24],
+            axes_lens=[1536, 64, 64],
         ),
-        "vae": replace(
-            _VAE,
-            config={
-                **_VAE.config,
-                "block_out_channels": [32, 64, 64, 64],
-                "layers_per_block": 1,
-                "norm_num_groups": 8,
-            },
-        ),
+        "vae": autoencoders.tiny(autoencoders.FLUX),
         "text_encoder": text_encoders.TINY_QWEN3,
     },
     tokenizers={"tokenizer": tokenizers.shrunk(tokenizers.QWEN)},
