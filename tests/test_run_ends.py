@@ -33,9 +33,9 @@ WAYS = {
     ),
     "warning": "import warnings\nwarnings.warn('careful')\n",
     "thread alive": (
-        "import threading, time\n"
-        "def late():\n    time.sleep(0.3)\n    print('late')\n"
-        "threading.Thread(target=late).start()\nprint('main done')\n"
+        "import threading, time\ndone = threading.Event()\n"
+        "def late():\n    done.wait()\n    time.sleep(0.3)\n    print('late')\n"
+        "threading.Thread(target=late).start()\nprint('main done', flush=True)\ndone.set()\n"
     ),
     "thread alive after an error": (
         "import threading, time\n"

@@ -275,6 +275,7 @@ def test_two_threads_with_the_same_pipeline_do_not_mix(sd: Any) -> None:
     """Each thread's session has its own calls with their own steps, and nobody else's."""
     found: dict[int, list[int]] = {}
     barrier = threading.Barrier(2)
+    pipelines.sd(sd, 1)  # what it imports late, two threads must not import at once: diffusers' own race
 
     def work(steps: int) -> None:
         pipeline = pipelines.stable_diffusion()
