@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,6 +199,24 @@ def test_a_process_that_ends_has_written_its_last_records(method: str, tmp_path:
     worker.join()
     content = spool_reader.read_spool(tmp_path)
     assert [call.number for call in content.calls] == [*range(40)]
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is full and nothing is written: what is lost is counted, and the process may end."""
+    spool, disk = Spool(tmp_path), threading.Event()
+    monkeypatch.setattr(spool, "_write", lambda *_: disk.wait())
+    for number in range(80):
+        spool.call(replace(call_of("vllm_omni_uniproc"), number=number))
+    ending = threading.Thread(target=spool.close, args=(0.05,), daemon=True)
+    ending.start()
+    ending.join(60)
+    ended = not ending.is_alive()
+    disk.set()
+    assert ended
+    assert spool.dropped in (15, 16)  # the writer holds one of the 64, or has not come to it
+    log = " ".join(spool_reader.read_spool(tmp_path).log)
+    assert "could not be written in 0.05 s" in log
+    assert f"{spool.dropped} records were dropped" in log
 
 
 def test_what_is_written_is_read_and_a_damaged_record_costs_only_itself(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -98,11 +99,17 @@ class Spool:
         say(self.folder, line)
 
     def close(self, timeout_s: float = FLUSH_S) -> None:
-        """Write what is queued and stop the thread."""
+        """Write what is queued and stop the thread; a disk that hangs is waited for so long and no longer."""
         if self._thread is None or os.getpid() != self.pid:
             return
-        self._queue.put(None)
-        self._thread.join(timeout_s)
+        until = time.monotonic() + timeout_s
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():
+            self.say(
+                f"some {self._queue.qsize() + 1} records could not be written in {timeout_s:g} s at the end"
+            )
         self._thread = None
         if self.dropped:
             self.say(f"{self.dropped} records were dropped: they came faster than they could be written")
