@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import glob
-import http.client
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from stepscope.cli import main
 from stepscope.session.viewing import view as view_module
-from test_view import free_port
+from view_page import free_port, page
 
 DOCS = Path(__file__).parent.parent / "docs"
 ENGLISH, KOREAN = DOCS / "profiling.md", DOCS / "ko" / "profiling.md"
@@ -95,21 +92,6 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("webbrowser.open", page)
     monkeypatch.setattr(view_module, "LINGER_S", 0.2)
     return folder
-
-
-def page(address: str) -> bool:
-    """What the browser does: fetch the trace that the address names, from the page's origin."""
-    origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
-    url = urlsplit(parse_qs(address.partition("#!/?")[2])["url"][0])
-
-    def fetch() -> None:
-        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)
-        headers = {} if origin.endswith(f":{url.port}") else {"Origin": origin}
-        connection.request("GET", url.path, headers=headers)
-        assert connection.getresponse().status == 200
-
-    threading.Thread(target=fetch, daemon=True).start()
-    return True
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,7 @@ def test_sequential_offloading_is_recognised() -> None:
 @pytest.mark.parametrize("pattern", [(False, True, False), (True, False, True)])
 def test_offloading_a_compiled_part_adds_no_graph(pattern: tuple[bool, ...]) -> None:
     """Hooks inside a compiled region are wrapped and unwrapped without a new break or a recompilation."""
-    from test_survival import compile_counts
+    from compilations import compile_counts
 
     def counted(observed: tuple[bool, ...]) -> list[int]:
         torch._dynamo.reset()

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import pipelines
+from compilations import compile_counts
 from observing import ENVIRONMENT, WORKLOAD, observe
 from stepscope.capture.active import make_wrapper
 from stepscope.capture.observer import Observer
@@ -131,13 +132,6 @@ def test_pipelines_inside_a_pipeline_are_part_of_its_call() -> None:
     assert len({step.stage_index for step in call.run.steps}) == 2
     components = {forward.component for step in call.run.steps for forward in step.forwards}
     assert components == {"prior_pipe.unet", "decoder_pipe.unet"}
-
-
-def compile_counts() -> tuple[int, int]:
-    """Graphs compiled and graph breaks so far."""
-    from torch._dynamo.utils import counters
-
-    return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
 
 
 def in_place(pipeline: Any) -> None:

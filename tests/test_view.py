@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -18,9 +18,9 @@ from stepscope.cli import main
 from stepscope.model.errors import RunFailedError, UnreadableInputError, UsageError
 from stepscope.session.viewing import view as view_module
 from stepscope.session.viewing.view import PERFETTO, View, ViewOptions, forwarding, inflated_size, open_view
+from view_page import TRACE, free_port, page
 
 DATA = Path(__file__).parent / "data" / "traces"
-TRACE = DATA / "qwen_image_full_5_steps_ops.trace.json.gz"
 
 
 @pytest.fixture
@@ -35,12 +35,6 @@ def online(tmp_path: Path) -> Iterator[View]:
         yield view
         view.server.served.set()
         thread.join(5)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def ask(
@@ -262,19 +256,8 @@ def test_the_command_ends_when_the_page_has_the_trace(
 ) -> None:
     """The browser is opened at the address; it fetches; status 0."""
 
-    def browser(address: str) -> bool:
-        url = urlsplit(parse_qs(address.partition("#!/?")[2])["url"][0])
-
-        def fetch() -> None:
-            connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)
-            connection.request("GET", url.path, headers={"Origin": PERFETTO})
-            connection.getresponse().read()
-
-        threading.Thread(target=fetch, daemon=True).start()
-        return True
-
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
-    monkeypatch.setattr("webbrowser.open", browser)
+    monkeypatch.setattr("webbrowser.open", page)
     assert main(["view", str(TRACE), "--port", str(free_port())]) == 0
     assert "The page has the trace" in capsys.readouterr().out

@@ -16,7 +16,7 @@ import pytest
 
 from stepscope.session.viewing.server import LOOPBACK
 from stepscope.session.viewing.view import View, ViewOptions, open_view
-from test_view import TRACE, free_port
+from view_page import TRACE, free_port
 
 selenium = pytest.importorskip("selenium")
 browser = pytest.importorskip("browser")
