@@ -17,9 +17,11 @@ hypothesis.settings.register_profile(  # a busy machine decides no test
 )
 hypothesis.settings.load_profile("no wall time")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background of a script: programs that tests start would ignore their Ctrl-C too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        # Started in the background or under nohup: programs that tests start would inherit that and ignore
+        # what they are sent. A handler is not inherited.
+        signal.signal(ignored, lambda *_: None)
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -201,6 +201,31 @@ def test_a_process_that_ends_has_written_its_last_records(method: str, tmp_path:
     assert [call.number for call in content.calls] == [*range(40)]
 
 
+def test_a_request_begins_when_the_records_before_it_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the writer comes; a disk that hangs is waited for once, until it has caught up."""
+    spool, disk, waits = Spool(tmp_path), threading.Event(), []
+    write = spool._write
+    monkeypatch.setattr(spool, "_write", lambda *record: (disk.wait(), write(*record)))
+    wait_for = spool._queue.all_tasks_done.wait_for
+    monkeypatch.setattr(
+        spool._queue.all_tasks_done, "wait_for", lambda *given: (waits.append(given[1]), wait_for(*given))
+    )
+    spool.call(call_of("vllm_omni_uniproc"))
+    spool.settle(0.01)
+    spool.settle(0.01)
+    assert waits == [0.01]
+    disk.set()
+    spool._queue.join()
+    spool.settle()
+    for number in range(20):
+        spool.call(replace(call_of("vllm_omni_uniproc"), number=number))
+        spool.settle(60)
+        assert len(list((tmp_path / CALLS).glob("*.json"))) == number + 2
+    spool.close()
+
+
 def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue is full and nothing is written: what is lost is counted, and the process may end."""
     spool, disk = Spool(tmp_path), threading.Event()

@@ -99,6 +99,7 @@ class Engine:
         parts = self._attached(list(owners))
         call = EngineCall(clock_for(device), parts)
         trace = self._controlled(spool).wanted(request.request_id)
+        spool.settle()
         spool.running(request.request_id)
         return Observed(
             request=request,

@@ -33,6 +33,8 @@ MOST_FAULTS = 100
 """Lines a process writes into the log; the first ones tell what is wrong."""
 FLUSH_S = 5.0
 """How long a process that ends waits for its last records."""
+SETTLE_S = 1.0
+"""How long a request waits for the records of those before it; they are mostly written long since."""
 
 
 class Spool:
@@ -55,6 +57,7 @@ class Spool:
         self._queue: queue.Queue[tuple[str, Any] | None] = queue.Queue(QUEUED_RECORDS)
         self._files: dict[str, deque[Path]] = {CALLS: deque(), CLIENTS: deque()}
         self._traced: deque[tuple[Path, Path]] = deque()  # the record and the profiler's export
+        self._late = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -87,6 +90,17 @@ class Spool:
             path.unlink(missing_ok=True)
         else:
             path.write_text(request_id, encoding="utf-8")
+
+    def settle(self, timeout_s: float = SETTLE_S) -> None:
+        """Wait until what was recorded is written: a process that is killed loses no more than it is at.
+
+        A disk that was too slow once is not waited for again until it has caught up.
+        """
+        waiting = self._queue
+        with waiting.all_tasks_done:
+            if not self._late:
+                waiting.all_tasks_done.wait_for(lambda: not waiting.unfinished_tasks, timeout_s)
+            self._late = waiting.unfinished_tasks > 0
 
     def fault(self, where: str, error: Exception) -> None:
         """A line for a fault of ours. Never raises, and stops when it has said enough."""
@@ -139,6 +153,9 @@ class Spool:
                 self._keep(kind, record)
             except Exception as error:
                 self.fault("spool", error)
+            finally:
+                self._queue.task_done()
+        self._queue.task_done()  # the word to stop
 
     def _keep(self, kind: str, record: Any) -> None:
         files = self._files[kind]
