@@ -57,12 +57,7 @@ class Answer:
 def answer(report: Report) -> Answer:
     """The sentences for ``report``."""
     rank, finding = top_finding(report)
-    lines = [
-        *_model_lines(report.runs[:_SHOWN_RANKS]),
-        *_time_lines(report),
-        *_gpu_lines(report),
-        *_kernel_lines(report),
-    ]
+    lines = [*_model_lines(report.runs[:_SHOWN_RANKS]), *_time_lines(report), *trace_lines(report)]
     order = list(dict.fromkeys(line.label for line in lines))
     lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
     return Answer(
@@ -73,6 +68,11 @@ def answer(report: Report) -> Answer:
         finding=finding,
         finding_rank=rank_name(rank, report.ranks) if rank is not None and len(report.ranks) > 1 else None,
     )
+
+
+def trace_lines(report: Report) -> list[Line]:
+    """What only traces tell: the GPU's time and the kernels'."""
+    return [*_gpu_lines(report), *_kernel_lines(report)]
 
 
 def _no_reason(report: Report) -> str:

@@ -26,6 +26,7 @@ from stepscope.render.report.answer import (
     next_commands,
     run_name,
     shown_findings,
+    trace_lines,
 )
 from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.wrapping import wrap_command
@@ -53,6 +54,24 @@ def render_terminal(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
     stream = io.StringIO()
     console = console_for(stream, console_width)
     _print(report, console, console_width)
+    return trimmed(stream.getvalue())
+
+
+def render_trace_part(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
+    """What the traces of a report show, to stand below the summary of its run.
+
+    Without a second verdict, total or sentence on steps: those of a trace are of its few steps and slowed.
+    """
+    stream = io.StringIO()
+    console = console_for(stream, console_width)
+    said = answer(report)
+    parts: list[RenderableType] = [*_sources(report, console_width), _labelled(tuple(trace_lines(report)))]
+    parts += _top_finding(said)
+    for rank in report.ranks[:_RANKS_IN_FULL]:
+        parts += _rank_section(rank, console_width, rank_prefix(rank, report.ranks))
+    console.print(Group(*parts, *_warnings(report)))
+    if commands := _commands(report, console_width):
+        console.print(Group(*commands), crop=False)
     return trimmed(stream.getvalue())
 
 
