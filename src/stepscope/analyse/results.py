@@ -48,6 +48,15 @@ class StageTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepPartTime:
+    """Time of one step in known calls of one name, or in the gap that ``name`` tells the place of."""
+
+    name: str
+    duration_ms: float
+    known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
     """A denoising step of a run."""
 
@@ -60,6 +69,7 @@ class StepTime:
     profiler_warmup: bool = False
     work: str = "computed"
     outlier: str | None = None  # in words: what differs in it
+    parts: tuple[StepPartTime, ...] = ()  # they sum to the duration; empty where the dump has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from stepscope.analyse.results import OutsideTime, RunSummary, StageTime, StepTime
+from stepscope.analyse.results import OutsideTime, RunSummary, StageTime, StepPartTime, StepTime
 from stepscope.analyse.run.dump_trust import judge
 from stepscope.analyse.run.step_statistics import mark_outliers, step_statistics
 from stepscope.model.dump import PerfDump
@@ -111,6 +111,10 @@ def _steps(dump: PerfDump) -> tuple[StepTime, ...]:
             traced=step.traced,
             profiler_warmup=step.profiler_warmup,
             work=step.work,
+            parts=tuple(
+                StepPartTime(name=part.name, duration_ms=part.duration_ms, known=part.known)
+                for part in step.parts
+            ),
         )
         for step in dump.denoise_steps_ms
     )
