@@ -126,6 +126,7 @@ class RunSummary:
     peak_memory_bytes: int | None = None
     incomplete_reason: str | None = None
     warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # that need no trace
     traced_ms: float | None = None  # of the total, in steps that a profiler recorded
     traced_over_warmup: float | None = None  # a traced step against the warm-up's last, which no profiler saw
     moved_ms: float = 0.0  # of the total, exposed moves of weights: in no stage

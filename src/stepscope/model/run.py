@@ -286,6 +286,7 @@ class Workload:
     frames: int | None = None
     outputs_per_prompt: int = 1
     dtype: str = ""
+    component_dtypes: dict[str, str] = field(default_factory=dict)  # name -> dtype of its weights
     offload: str = "none"
     compile: str = "none"
     attention_backend: str = "default"

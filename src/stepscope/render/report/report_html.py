@@ -97,6 +97,7 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
         note=f"{sentence(run.producer, 60)}: {sentence(run.path or '', 200)}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows([html_table(table, prefix=prefix) for table in tables]),
+        findings=tuple(shown_findings(run.findings)),
         warnings=run.warnings,
     )
 
