@@ -229,3 +229,11 @@ def test_off_means_that_nothing_is_loaded() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_process_without_an_engine_has_an_import_hook_and_nothing_else(tmp_path: Path) -> None:
+    """A command's other Python processes pay for nothing; numpy has not read its variables yet."""
+    code = "import sys; print(sorted({'numpy', 'msgspec', 'torch', 'multiprocessing'} & set(sys.modules)))"
+    seen = stepscope(tmp_path, "run", "--", sys.executable, "-c", code)
+    assert seen.stdout.splitlines()[0] == "[]"
+    assert "no process imported an engine" in seen.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +17,10 @@ from stepscope.analyse.run.dump_trust import judge
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.analyse.run.step_cache import disagreement
 from stepscope.capture.engines.control import Control
-from stepscope.capture.engines.spool import CALLS, CLIENTS, CONTROL, LOG, PROCESSES, RUNNING, Spool
+from stepscope.capture.engines.spool import Spool
 from stepscope.model.engine_record import CallRecord, ClientRecord, RawTraceFile
 from stepscope.model.recording import CachedForward
+from stepscope.model.spool_layout import CALLS, CONTROL
 from stepscope.model.vocabulary import Outside, StepWork
 from stepscope.record import spool_reader
 from stepscope.record.perf_dump_reader import read_perf_dump
@@ -159,9 +162,6 @@ def test_a_server_leaves_a_bounded_number_of_records(tmp_path: Path) -> None:
     record = call_of("vllm_omni_uniproc")
     for number in range(20):
         spool.call(replace(record, number=number))
-        spool._queue.join() if number < 0 else None
-        while not spool._queue.empty():
-            pass
     spool.close()
     content = spool_reader.read_spool(tmp_path)
     assert [call.number for call in content.calls] == [15, 16, 17, 18, 19]
@@ -178,24 +178,49 @@ def test_a_traced_request_outlives_the_others_and_goes_with_its_export(tmp_path:
             raw = RawTraceFile(path=str(tmp_path / f"{number}.raw"), anchors=(), asked=1, all_stages=False)
             Path(raw.path).touch()
         spool.call(replace(record, number=number, raw_trace=raw))
-        while not spool._queue.empty():
-            pass
     spool.close()
     content = spool_reader.read_spool(tmp_path)
     assert [call.number for call in content.calls] == [1, 2, 25, 26, 27, 28, 29]
     assert [path.name for path in sorted(tmp_path.glob("*.raw"))] == ["1.raw", "2.raw"]
 
 
-def test_the_reader_knows_the_writers_layout(tmp_path: Path) -> None:
-    """Both sides name the folders alike, and a damaged record costs only itself."""
-    names = (
-        spool_reader.CALLS,
-        spool_reader.CLIENTS,
-        spool_reader.PROCESSES,
-        spool_reader.RUNNING,
-        spool_reader.LOG,
-    )
-    assert names == (CALLS, CLIENTS, PROCESSES, RUNNING, LOG)
+def record_calls(folder: Path, count: int) -> None:
+    """The work of a process that records calls and ends at once."""
+    spool, record = Spool(folder), call_of("vllm_omni_uniproc")
+    for number in range(count):
+        spool.call(replace(record, number=number))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_that_ends_has_written_its_last_records(method: str, tmp_path: Path) -> None:
+    """A forked worker of multiprocessing leaves without what ``atexit`` holds; its records are waited for."""
+    worker = multiprocessing.get_context(method).Process(target=record_calls, args=(tmp_path, 40))
+    worker.start()
+    worker.join()
+    content = spool_reader.read_spool(tmp_path)
+    assert [call.number for call in content.calls] == [*range(40)]
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is full and nothing is written: what is lost is counted, and the process may end."""
+    spool, disk = Spool(tmp_path), threading.Event()
+    monkeypatch.setattr(spool, "_write", lambda *_: disk.wait())
+    for number in range(80):
+        spool.call(replace(call_of("vllm_omni_uniproc"), number=number))
+    ending = threading.Thread(target=spool.close, args=(0.05,), daemon=True)
+    ending.start()
+    ending.join(60)
+    ended = not ending.is_alive()
+    disk.set()
+    assert ended
+    assert spool.dropped in (15, 16)  # the writer holds one of the 64, or has not come to it
+    log = " ".join(spool_reader.read_spool(tmp_path).log)
+    assert "could not be written in 0.05 s" in log
+    assert f"{spool.dropped} records were dropped" in log
+
+
+def test_what_is_written_is_read_and_a_damaged_record_costs_only_itself(tmp_path: Path) -> None:
+    """The request a process is at, its log, and what is wrong with a file."""
     spool = Spool(tmp_path)
     spool.running("request")
     spool.fault("here", ValueError("wrong"))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+Attributes = dict[str, Any]
+"""A torch module's own: its submodules lie in one of them, ``_modules``."""
 
 
 def compiled_modules(modules: Iterable[Any]) -> int:
     """Modules under torch.compile, compiled in place or wrapped; the inner ones of such are not counted."""
-    count = 0
-    for module in modules:
-        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
-            count += 1
-            continue
-        count += compiled_modules(module.children())
-    return count
+    return sum(1 for attributes in _inside(modules, stop=_is_compiled) if _is_compiled(attributes))
+
+
+def _is_compiled(attributes: Attributes) -> bool:
+    return "_orig_mod" in attributes["_modules"] or attributes.get("_compiled_call_impl") is not None
 
 
 def attention_backend(modules: Iterable[Any]) -> str | None:
@@ -27,17 +28,38 @@ def attention_backend(modules: Iterable[Any]) -> str | None:
     if dispatch is None:
         return None
     chosen = set()
-    for module in modules:
-        for inner in module.modules():
-            processor = getattr(inner, "processor", None)
-            if processor is None:
-                continue
-            if hasattr(type(processor), "_attention_backend"):
-                chosen.add(_name(processor._attention_backend or _active_backend(dispatch)))
-            elif "Attn" in type(processor).__name__:
-                chosen.add(type(processor).__name__)
+    for attributes in _inside(modules):
+        children = attributes["_modules"]  # an IP-adapter's processor is a module
+        processor = children["processor"] if "processor" in children else attributes.get("processor")
+        if processor is None:
+            continue
+        if hasattr(type(processor), "_attention_backend"):
+            chosen.add(_name(processor._attention_backend or _active_backend(dispatch)))
+        elif "Attn" in type(processor).__name__:
+            chosen.add(type(processor).__name__)
     chosen.discard("")
     return ", ".join(sorted(chosen)) or None
+
+
+def _inside(modules: Iterable[Any], stop: Callable[[Attributes], bool] | None = None) -> Iterator[Attributes]:
+    """The attributes of torch modules and of those in them, but for those in one that ``stop`` says.
+
+    They are read past ``torch.nn.Module.__getattr__``, which takes microseconds to say that there is no such
+    one: a pipeline has thousands of modules and is looked through at the end of every call. A module that
+    two others hold is looked into once.
+    """
+    seen: set[int] = set()
+    left = list(modules)
+    while left:
+        module = left.pop()
+        if module is None:  # an optional one that is not there
+            continue
+        attributes = module.__dict__
+        yield attributes
+        children = attributes["_modules"]
+        if children and id(module) not in seen and not (stop is not None and stop(attributes)):
+            seen.add(id(module))
+            left.extend(children.values())
 
 
 def _active_backend(dispatch: Any) -> Any:

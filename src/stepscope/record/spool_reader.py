@@ -9,10 +9,9 @@ from typing import TypeVar
 import msgspec
 
 from stepscope.model.engine_record import CallRecord, ClientRecord, ProcessRecord
+from stepscope.model.spool_layout import CALLS, CLIENTS, LOG, PROCESSES, RUNNING
 
 Record = TypeVar("Record")
-CALLS, CLIENTS, PROCESSES, RUNNING, LOG = "calls", "clients", "processes", "running", "stepscope.log"
-"""The layout that ``capture.engines.spool`` writes (a test holds the two together)."""
 MOST_LOG_LINES = 20
 
 

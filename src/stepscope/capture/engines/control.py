@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepscope.capture.engines.spool import CONTROL
 from stepscope.capture.tracing import TraceRequest
+from stepscope.model.spool_layout import CONTROL
 
 RAW = "raw"
 

@@ -50,50 +50,48 @@ class Fault(Protocol):
 
 @dataclass(slots=True)
 class Hooks:
-    """Wraps each adapter's hook points when their modules are imported, and says what it could not find."""
+    """Wraps an adapter's hook points when their modules are imported, and says what it could not find."""
 
-    adapters: tuple[Adapter, ...]
+    adapter: Adapter
     spool: Spool
     wrappers: Wrappers = field(default_factory=Wrappers)
-    found: dict[str, list[str]] = field(default_factory=dict)
-    missing: dict[str, list[str]] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
     @property
     def modules(self) -> frozenset[str]:
         """The modules to watch for."""
-        return frozenset(hook.module for adapter in self.adapters for hook in adapter.hooks)
+        return frozenset(hook.module for hook in self.adapter.hooks)
 
     def imported(self, module: ModuleType) -> None:
         """Wrap the hook points of a module that was just imported; never raises."""
-        for adapter in self.adapters:
-            hooks = [hook for hook in adapter.hooks if hook.module == module.__name__]
-            for hook in hooks:
-                self._wrap(adapter, hook, module)
-            if hooks:
-                self._report(adapter)
+        for hook in self.adapter.hooks:
+            if hook.module == module.__name__:
+                self._wrap(hook, module)
+        self._report()
 
-    def _wrap(self, adapter: Adapter, hook: Hook, module: ModuleType) -> None:
+    def _wrap(self, hook: Hook, module: ModuleType) -> None:
         class_name, _, method = hook.method.rpartition(".")
         owner = getattr(module, class_name, None)
         if not inspect.isfunction(inspect.getattr_static(owner, method, None)):
-            self.missing.setdefault(adapter.engine, []).append(f"{hook.module}.{hook.method}")
+            self.missing.append(f"{hook.module}.{hook.method}")
             return
         try:
             self.wrappers.wrap(owner, method, functools.partial(observed, hook, self.spool.fault))
         except Exception as error:
             self.spool.fault(hook.method, error)
             return
-        self.found.setdefault(adapter.engine, []).append(f"{hook.module}.{hook.method}")
+        self.found.append(f"{hook.module}.{hook.method}")
 
-    def _report(self, adapter: Adapter) -> None:
+    def _report(self) -> None:
         self.spool.process(
             ProcessRecord(
                 pid=self.spool.pid,
-                engine=adapter.engine,
-                version=version_of(adapter.distribution),
-                tested=adapter.tested,
-                found=tuple(self.found.get(adapter.engine, ())),
-                missing=tuple(self.missing.get(adapter.engine, ())),
+                engine=self.adapter.engine,
+                version=version_of(self.adapter.distribution),
+                tested=self.adapter.tested,
+                found=tuple(self.found),
+                missing=tuple(self.missing),
             )
         )
 

@@ -6,7 +6,6 @@ dropped and counted; the oldest files go when there are more than are kept.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import queue
@@ -14,11 +13,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
+from stepscope.capture.engines.fault_log import say
 from stepscope.model.engine_record import CallRecord, ClientRecord, ProcessRecord
+from stepscope.model.spool_layout import CALLS, CLIENTS, PROCESSES, RUNNING
 
 KEPT_RECORDS = 1000
 """Files of one kind that a process leaves; a server goes on for weeks."""
@@ -30,10 +33,6 @@ MOST_FAULTS = 100
 """Lines a process writes into the log; the first ones tell what is wrong."""
 FLUSH_S = 5.0
 """How long a process that ends waits for its last records."""
-
-CALLS, CLIENTS, PROCESSES, RUNNING = "calls", "clients", "processes", "running"
-LOG = "stepscope.log"
-CONTROL = "control.json"
 
 
 class Spool:
@@ -47,7 +46,6 @@ class Spool:
         self._reset()
         for name in (CALLS, CLIENTS, PROCESSES, RUNNING):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        atexit.register(self.close)
 
     def _reset(self) -> None:
         self.pid = os.getpid()
@@ -98,30 +96,41 @@ class Spool:
 
     def say(self, line: str) -> None:
         """A line into the log; nothing if it cannot be written."""
-        try:
-            with (self.folder / LOG).open("a", encoding="utf-8") as log:
-                log.write(f"{self.pid}: {line}\n")
-        except OSError:
-            pass
+        say(self.folder, line)
 
     def close(self, timeout_s: float = FLUSH_S) -> None:
-        """Write what is queued and stop the thread."""
+        """Write what is queued and stop the thread; a disk that hangs is waited for so long and no longer."""
         if self._thread is None or os.getpid() != self.pid:
             return
-        self._queue.put(None)
-        self._thread.join(timeout_s)
+        until = time.monotonic() + timeout_s
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():
+            self.say(
+                f"some {self._queue.qsize() + 1} records could not be written in {timeout_s:g} s at the end"
+            )
         self._thread = None
         if self.dropped:
             self.say(f"{self.dropped} records were dropped: they came faster than they could be written")
 
     def _put(self, kind: str, record: Any) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="stepscope-spool", daemon=True)
-            self._thread.start()
+            self._start()
         try:
             self._queue.put_nowait((kind, record))
         except queue.Full:
             self.dropped += 1
+
+    def _start(self) -> None:
+        """Start the writer, and see that it is waited for however this process ends by itself.
+
+        A forked process of multiprocessing leaves through ``os._exit``: nothing registered with ``atexit``
+        runs, only multiprocessing's own finalizers, less those from before the fork.
+        """
+        self._thread = threading.Thread(target=self._work, name="stepscope-spool", daemon=True)
+        self._thread.start()
+        Finalize(None, self.close, exitpriority=0)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -167,17 +176,13 @@ def encoder() -> Callable[[Any], bytes]:
 _current: list[Spool] = []
 
 
-def set_spool(spool: Spool) -> bool:
-    """Set the spool of this process; False if it has one already, which stays."""
-    if _current:
-        return False
-    _current.append(spool)
-    return True
-
-
-def forget_spool() -> None:
-    """Take it away: tests."""
-    _current.clear()
+def open_spool(folder: Path) -> Spool:
+    """The spool of this process, made by the first who asks."""
+    if not _current:
+        spool = Spool(folder)
+        os.register_at_fork(after_in_child=spool.after_fork)
+        _current.append(spool)
+    return _current[0]
 
 
 def the_spool() -> Spool:

@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepscope.capture.engines.adapters import ADAPTERS
+from stepscope.capture.engines.adapters import ADAPTERS, adapter_of
 from stepscope.capture.inject.settings import injected
 from stepscope.model.engine_record import UNKNOWN_VERSION, ProcessRecord
 from stepscope.model.errors import RunFailedError, UsageError
+from stepscope.model.spool_layout import CONTROL
 from stepscope.record.atomic import write_atomic
 from stepscope.record.spool_reader import SpoolContent, read_spool
 from stepscope.session.engines.collect import Destination, ObservedRequest, collect
 
-CONTROL = "control.json"
 NOT_OBSERVED = (
     "no process of the command could be observed: it ran no Python, or Python with -I, -E or -S, or with an"
     " environment of its own"
@@ -163,7 +163,7 @@ def _never_reached(content: SpoolContent) -> str:
     seen = {point for process in content.processes for point in (*process.found, *process.missing)}
     points = (
         f"{hook.module}.{hook.method}"
-        for adapter in ADAPTERS
+        for adapter in map(adapter_of, ADAPTERS)
         if adapter.engine in engines
         for hook in adapter.hooks
     )
