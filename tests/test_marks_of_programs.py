@@ -14,6 +14,7 @@ import programs
 import stepscope
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
 from stepscope.capture.observer import Observer
+from stepscope.model.vocabulary import UNMARKED
 
 
 def graph(steps: int = 3) -> Any:
@@ -37,7 +38,7 @@ def test_marked_stages_and_steps_are_the_run() -> None:
     (call,) = session.calls
 
     assert call.run.workload.model == "prompt 1"
-    assert [name for name in call.stages_ms if not name.endswith("Stage")] == [
+    assert [name for name in call.stages_ms if name not in UNMARKED] == [
         "LoadAndEncode",
         "KSampler",
         "VAEDecode",

@@ -16,9 +16,10 @@ from html_page import Page, own_markup
 from report_parts import ADD
 from reports import EVERY, normal, two_ranks, video
 from stepscope.analyse.results import BusyPoint, MemoryPoint, Report, Source
-from stepscope.render.report.html_charts import rank_timeline, run_waterfall, step_bars
+from stepscope.render.report.html_charts import rank_timeline, step_bars
 from stepscope.render.report.html_tables import file_link
 from stepscope.render.report.report_html import render_html
+from stepscope.render.report.stage_charts import run_waterfall
 
 ALL = [*EVERY.values(), hostile]
 
@@ -163,3 +164,60 @@ def test_charts_need_something_to_draw() -> None:
     assert rank_timeline(rank, "x") is None
     assert step_bars((), None, "x") is None
     assert run_waterfall(replace(normal().runs[0], stages=()), "x") is None
+
+
+def _chunked(chunks: int, *, names: int = 1) -> Report:
+    """A pipeline that denoises and decodes in chunks, each decoded by one of so many named stages."""
+    run = normal().runs[0]
+    each = run.total_ms / (2 * chunks)
+    stages = [
+        replace(run.stages[0], name=name, stage_index=at, duration_ms=each, share=each / run.total_ms)
+        for at, name in enumerate(
+            name for chunk in range(chunks) for name in ("DenoisingStage", f"Decode{chunk % names}")
+        )
+    ]
+    return replace(normal(), runs=(replace(run, stages=tuple(stages)),), ranks=())
+
+
+def test_a_stage_that_comes_back_is_one_lane() -> None:
+    """As it is one row of the tables: sum, share, how many times; a bar for each where they are few."""
+    report = _chunked(20)
+    chart = run_waterfall(report.runs[0], "run0")
+    assert chart is not None
+    assert [lane.label for lane in chart.lanes] == ["DenoisingStage", "Decode0"]
+    assert [len(lane.marks) for lane in chart.lanes] == [20, 20]
+    assert chart.lanes[1].marks[0].left == pytest.approx(2.5)
+    assert chart.lanes[0].note.endswith(", 50.0 %, 20 times")
+    assert chart.summary.startswith("2 stages in 40 occurrences of ")
+    assert len(chart.readings) == 40
+
+
+@pytest.mark.parametrize(("chunks", "names"), [(3000, 1), (700, 30), (1000, 1000)])
+def test_what_is_drawn_is_bounded(chunks: int, names: int) -> None:
+    """Thousands of occurrences and hundreds of names stay a small page; no time is left undrawn."""
+    report = _chunked(chunks, names=names)
+    chart = run_waterfall(report.runs[0], "run0")
+    assert chart is not None
+    assert len(chart.lanes) <= 40
+    assert sum(len(lane.marks) for lane in chart.lanes) <= 3000
+    assert len(chart.readings) <= 150
+    ends = [mark.left + mark.width for lane in chart.lanes for mark in lane.marks]
+    assert max(ends) == pytest.approx(100, abs=0.2)
+    if names > 40:
+        assert chart.lanes[-1].label == "962 more stages"
+    assert len(render_html(report)) < 400_000
+
+
+def test_stages_of_a_trace_are_bounded_too() -> None:
+    """The chart over time has one lane a stage; what it reads out does not grow with occurrences."""
+    rank = normal().ranks[0]
+    stages = tuple(
+        replace(rank.stages[0], name=name, stage_index=at, start_ms=float(at), duration_ms=1.0, share=0.0005)
+        for at, name in enumerate(["DenoisingStage", "DecodingStage"] * 1000)
+    )
+    chart = rank_timeline(replace(rank, stages=stages, busy_over_time=(), memory=()), "rank0")
+    assert chart is not None
+    lanes = {lane.label: lane for lane in chart.lanes}
+    assert lanes["DecodingStage"].note.startswith("1,000.0 ms, 50.0 %, 1,000 times")
+    assert len(lanes["DecodingStage"].marks) <= 501
+    assert len(chart.readings) <= 150

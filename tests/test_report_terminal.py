@@ -111,6 +111,22 @@ def test_stages_of_a_trace_that_come_back_are_one_row() -> None:
     assert said.endswith("GPU-bound (its longest occurrence)")
 
 
+def test_what_a_stage_waits_for_is_not_a_column_of_unknowns() -> None:
+    """Without GPU events, as on a CPU, no human view has the word; beside known ones the unknown is empty."""
+    report = normal()
+    rank = report.ranks[0]
+    unknown = tuple(replace(stage, bound_by="unknown") for stage in rank.stages)
+    on_a_cpu = replace(report, ranks=(replace(rank, gpu=None, stages=unknown),))
+    for text in (render_terminal(on_a_cpu), render_markdown(on_a_cpu), render_html(on_a_cpu)):
+        assert "unknown" not in text
+        assert "bound by" not in text
+
+    one = replace(rank, stages=(unknown[0], *rank.stages[1:]))
+    assert rank_stages_by_name(one).pick("bound_by").rows[:2] == ((None,), (rank.stages[1].bound_by,))
+    thrice = replace(rank, stages=(unknown[0], *[replace(rank.stages[0], stage_index=at) for at in (5, 6)]))
+    assert rank_stages_by_name(thrice).pick("bound_by").rows == ((rank.stages[0].bound_by,),)
+
+
 def test_an_untrusted_report_says_so_first_and_why() -> None:
     """The first line is the verdict and the first reason, the others follow."""
     lines = render_terminal(untrusted_dump()).splitlines()

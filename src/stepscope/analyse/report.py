@@ -20,6 +20,7 @@ from stepscope.analyse.results import (
     Trust,
 )
 from stepscope.analyse.run.dump_against_trace import disagreements
+from stepscope.analyse.run.precision import RUN_FINDING_IDS
 from stepscope.analyse.trace.analysis import Analysis, analyse
 from stepscope.analyse.trace.annotation_table import annotation_rows
 from stepscope.analyse.trace.kernel_table import category_rows, kernel_rows
@@ -32,6 +33,7 @@ from stepscope.analyse.trace.trace_trust import incomplete_reasons, trust_reason
 from stepscope.analyse.trace.transfers import transfer_rows
 from stepscope.model.trace import Trace
 
+DECODER_IN_FLOAT32, VAE_IN_FLOAT32 = "kernels.fp32_decoder", RUN_FINDING_IDS[0]
 _REQUEST = re.compile(r"^(?P<id>.+?)(?:[-_](?:-?\d+_steps|full_stages))?(?:[-_]global)?[-_]rank[-_]?\d+")
 
 
@@ -107,9 +109,16 @@ def assemble(
         source=tuple(sources),
         trust=Trust(ok=trusted, reasons=tuple(reasons)),
         warnings=(*warnings, *remarks),
-        runs=tuple(runs),
+        runs=tuple(_without_seen(run, ordered) for run in runs),
         ranks=skew_findings([one.rank for one in ordered]),
     )
+
+
+def _without_seen(run: RunSummary, traces: Sequence[AnalysedTrace]) -> RunSummary:
+    """The run without what a trace shows kernel by kernel."""
+    if not any(finding.id == DECODER_IN_FLOAT32 for one in traces for finding in one.rank.findings):
+        return run
+    return replace(run, findings=tuple(one for one in run.findings if one.id != VAE_IN_FLOAT32))
 
 
 def request_id(path: str) -> str | None:

@@ -48,6 +48,15 @@ class StageTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepPartTime:
+    """Time of one step in known calls of one name, or in the gap that ``name`` tells the place of."""
+
+    name: str
+    duration_ms: float
+    known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
     """A denoising step of a run."""
 
@@ -60,6 +69,7 @@ class StepTime:
     profiler_warmup: bool = False
     work: str = "computed"
     outlier: str | None = None  # in words: what differs in it
+    parts: tuple[StepPartTime, ...] = ()  # they sum to the duration; empty where the dump has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +126,7 @@ class RunSummary:
     peak_memory_bytes: int | None = None
     incomplete_reason: str | None = None
     warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # that need no trace
     traced_ms: float | None = None  # of the total, in steps that a profiler recorded
     traced_over_warmup: float | None = None  # a traced step against the warm-up's last, which no profiler saw
     moved_ms: float = 0.0  # of the total, exposed moves of weights: in no stage

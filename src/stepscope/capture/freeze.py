@@ -42,6 +42,7 @@ def freeze(
         thread=call.thread,
         warnings=(trouble,) if trouble else (),
         incomplete_reason=incomplete,
+        block=call.adopt is not None,
         created_unix_ns=anchor.unix_ns,
         graph_replays=call.graph_replays,
     )

@@ -36,6 +36,15 @@ class DumpForward:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DumpStepPart:
+    """Time of one step in known calls of one name, or in a gap between such."""
+
+    name: str
+    duration_ms: float
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DumpStep:
     """One denoising step. ``step`` and ``duration_ms`` are SGLang's."""
 
@@ -49,6 +58,7 @@ class DumpStep:
     traced: bool = False
     profiler_warmup: bool = False
     work: str = "computed"
+    parts: tuple[DumpStepPart, ...] = ()  # they sum to duration_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

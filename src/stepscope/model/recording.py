@@ -136,6 +136,7 @@ class Recording:
     outside: tuple[OutsideRun, ...] = ()
     warnings: tuple[str, ...] = ()
     incomplete_reason: str | None = None
+    block: bool = False  # of code that marks its own stages, not a pipeline's call
     created_unix_ns: int = 0
     graph_replays: int | None = None
     cache: str | None = None  # which step cache was mounted

@@ -115,6 +115,15 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepPart:
+    """Time of one step in known calls of one name, or in the gap that ``name`` tells the place of."""
+
+    name: str  # unet.forward; before unet.forward, between unet.forward and scheduler.step
+    duration_ns: int
+    known: bool  # in a known call; False: in a gap between such
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepRun:
     """One iteration of a denoising loop; ``index`` is 0-based and runs on over several denoising stages."""
 
@@ -127,6 +136,7 @@ class StepRun:
     traced: bool = False  # a profiler was recording during it
     profiler_warmup: bool = False  # the first step under a profiler: its time is not typical
     work: StepWork = StepWork.COMPUTED
+    parts: tuple[StepPart, ...] = ()  # they sum to its duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +286,7 @@ class Workload:
     frames: int | None = None
     outputs_per_prompt: int = 1
     dtype: str = ""
+    component_dtypes: dict[str, str] = field(default_factory=dict)  # name -> dtype of its weights
     offload: str = "none"
     compile: str = "none"
     attention_backend: str = "default"

@@ -26,6 +26,18 @@ class Stage(Word):
     POSTPROCESSING = "PostprocessingStage"
 
 
+class Unmarked(Word):
+    """Where time lies that a program which marks its own stages left unmarked: no stage of anything."""
+
+    BEFORE = "(before the first stage)"
+    BETWEEN = "(between stages)"
+    AFTER = "(after the last stage)"
+    ALL = "(nothing marked)"
+
+
+UNMARKED = frozenset(place.value for place in Unmarked)
+
+
 class Outside(Word):
     """What surrounds the pipeline call. Reported, never part of the total."""
 

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from stepscope.render import units
-from stepscope.render.names import shorten, shorten_path
+from stepscope.render.names import shorten, shorten_apart, shorten_path
 from stepscope.render.tables import Kind, Table, cell_text
 
 _GAP = 2
@@ -18,6 +18,9 @@ _BAR_CELLS = 16
 _PARTS_OF_A_CELL = "▏▎▍▌▋▊▉█"
 _SPARK = "▁▂▃▄▅▆▇█"
 _NARROWEST_FLEXIBLE = 22
+_READABLE_NAME = 24
+"""Names are shortened to this before an optional column goes: every stage name of ours is whole in it."""
+_SHORTEST_NAME = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +35,12 @@ class Layout:
 
 
 def grid(table: Table, layout: Layout, width: int, shares: Sequence[float] = ()) -> Grid:
-    """``table`` as a rich grid, with a bar at the end of each row where ``shares`` are given."""
-    table = _fitting(table.without_empty_columns(), layout, width - (_BAR_CELLS if shares else 0))
-    result = empty_grid()
-    texts = _texts(table, layout)
+    """``table`` as a rich grid, with a bar at the end of each row where ``shares`` are given.
+
+    A name gives way before a figure does: too long for its row, it loses its middle.
+    """
+    table, texts, gap = _fitting(table.without_empty_columns(), layout, width - (_BAR_CELLS if shares else 0))
+    result = empty_grid(gap)
     for at, column in enumerate(table.columns):
         wraps = column.key == layout.flexible
         result.add_column(
@@ -47,7 +52,7 @@ def grid(table: Table, layout: Layout, width: int, shares: Sequence[float] = ())
         )
     if shares:
         result.add_column(Text(""), no_wrap=True, width=_BAR_CELLS)
-    room = _room(table, texts, layout, width)
+    room = width - _fixed(table, texts, layout, gap)
     for index, row in enumerate(texts):
         cells = [
             Text(_cut(text, column.kind, room) if column.key == layout.flexible else text)
@@ -57,9 +62,9 @@ def grid(table: Table, layout: Layout, width: int, shares: Sequence[float] = ())
     return result
 
 
-def empty_grid() -> Grid:
-    """The look of every table: no frame, bold heads."""
-    return Grid(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+def empty_grid(gap: int = _GAP) -> Grid:
+    """The look of every table: no frame, bold heads, ``gap`` cells between columns."""
+    return Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
 
 
 def _texts(table: Table, layout: Layout) -> list[list[str]]:
@@ -78,14 +83,13 @@ def _width(table: Table, texts: list[list[str]], at: int) -> int:
     return max([cell_len(table.columns[at].title), *(cell_len(row[at]) for row in texts)])
 
 
-def _room(table: Table, texts: list[list[str]], layout: Layout, width: int) -> int:
-    """Cells that are left for the flexible column."""
-    fixed = sum(
-        _width(table, texts, at) + _GAP
+def _fixed(table: Table, texts: list[list[str]], layout: Layout, gap: int) -> int:
+    """Cells that all but the flexible column take."""
+    return sum(
+        _width(table, texts, at) + gap
         for at, column in enumerate(table.columns)
         if column.key != layout.flexible
     )
-    return width - fixed
 
 
 def _cut(text: str, kind: Kind, room: int) -> str:
@@ -93,26 +97,63 @@ def _cut(text: str, kind: Kind, room: int) -> str:
     return shorten_path(text, max(room, _NARROWEST_FLEXIBLE)) if kind is Kind.SOURCE else text
 
 
-def _fitting(table: Table, layout: Layout, width: int) -> Table:
-    """``table`` without as many of the optional columns as it takes to fit."""
+def _fitting(table: Table, layout: Layout, width: int) -> tuple[Table, list[list[str]], int]:
+    """The table, its texts and the gap between columns with which it fits, as far as it can.
+
+    First names give way down to a readable length, then the optional columns one after the other, then
+    names as far as they can and the gap.
+    """
     for gone in range(len(layout.optional) + 1):
-        dropped = layout.optional[:gone]
-        kept = table.pick(*(column.key for column in table.columns if column.key not in dropped))
-        needed = 0
-        if layout.flexible:
-            texts = _texts(kept, layout)
-            longest = max(
-                (
-                    _width(kept, texts, at)
-                    for at, column in enumerate(kept.columns)
-                    if column.key == layout.flexible
-                ),
-                default=0,
-            )
-            needed = min(longest, _NARROWEST_FLEXIBLE)
-        if _room(kept, _texts(kept, layout), layout, width) >= needed:
-            return kept
-    return kept
+        kept = table.pick(*(c.key for c in table.columns if c.key not in layout.optional[:gone]))
+        whole = _texts(kept, layout)
+        needed = min(_longest(kept, whole, layout), _NARROWEST_FLEXIBLE)
+        texts = _with_short_names(kept, whole, layout, width - needed, least=_READABLE_NAME)
+        if _fixed(kept, texts, layout, _GAP) + needed <= width:
+            return kept, texts, _GAP
+    needed = min(_longest_word(kept, whole, layout), _NARROWEST_FLEXIBLE)
+    for gap in (_GAP, 1):
+        texts = _with_short_names(kept, whole, layout, width - needed, least=_SHORTEST_NAME, gap=gap)
+        if _fixed(kept, texts, layout, gap) + needed <= width:
+            return kept, texts, gap
+    return kept, texts, 1
+
+
+def _with_short_names(
+    table: Table, texts: list[list[str]], layout: Layout, room: int, *, least: int, gap: int = _GAP
+) -> list[list[str]]:
+    """``texts`` with the longest of the columns that hold no figures shortened until they take ``room``.
+
+    No column becomes narrower than ``least`` cells.
+    """
+    found = {
+        at: _width(table, texts, at)
+        for at, column in enumerate(table.columns)
+        if not column.kind.numeric and column.key != layout.flexible
+    }
+    others = _fixed(table, texts, layout, gap) - sum(found.values())
+    cap = min(max(found.values(), default=0), max(room, least))
+    while cap > least and others + sum(min(cells, cap) for cells in found.values()) > room:
+        cap -= 1
+    columns = [list(column) for column in zip(*texts, strict=True)]
+    for at, cells in found.items():
+        if cells > cap and columns:
+            columns[at] = shorten_apart(columns[at], cap)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _flexible(table: Table, texts: list[list[str]], layout: Layout) -> list[str]:
+    """Everything that stands in the flexible column, its title too; nothing where there is none."""
+    at = next((at for at, column in enumerate(table.columns) if column.key == layout.flexible), None)
+    return [] if at is None else [table.columns[at].title, *(row[at] for row in texts)]
+
+
+def _longest(table: Table, texts: list[list[str]], layout: Layout) -> int:
+    return max(map(cell_len, _flexible(table, texts, layout)), default=0)
+
+
+def _longest_word(table: Table, texts: list[list[str]], layout: Layout) -> int:
+    words = (word for text in _flexible(table, texts, layout) for word in text.split())
+    return max(map(cell_len, words), default=0)
 
 
 def bar(share: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from stepscope.analyse.results import Report
+from stepscope.analyse.results import Report, Trust
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.dump import PerfDump
 from stepscope.model.run import Run
@@ -40,23 +40,41 @@ class MeasuredCall(Protocol):
 
 
 def calls_text(calls: Sequence[MeasuredCall], count: int, problems: Sequence[str] = ()) -> str:
-    """One call in full, of several a line each; then the newest trace's report, and what went wrong."""
-    from stepscope.render.report.report_terminal import render_terminal
+    """One call in full, of several a line each; then what the newest trace shows, and what went wrong.
 
-    seen = [_seen(call) for call in calls]
+    Whether a call may be trusted is said once, its trace taken into account.
+    """
+    from stepscope.render.report.report_terminal import render_trace_part
+
+    traced = _newest_traced(calls)
+    report = None if traced is None else _report_of_traced(traced)
+    trust = {} if traced is None or report is None else {id(traced): report.trust}
+    seen = [_seen(call, trust.get(id(call))) for call in calls]
     if not seen:
         text = f"stepscope: {NO_CALL}\n"
     elif count == 1:
         text = render_run_summary(seen[0].summary, seen[0].run, seen[0].files)
     else:
         text = render_calls_summary(seen, count)
-    traced = _newest_traced(calls)
-    if traced is not None and traced.trace_path is not None:
-        report = report_calls([], [traced.trace_path])
-        if traced.run_directory is None:
-            report = replace(report, source=())  # no commands for a file that goes with the session
-        text += f"\nThe trace of call {traced.run.call_id}:\n\n{render_terminal(report)}"
+    if traced is not None and report is not None:
+        text += f"\nThe trace of call {traced.run.call_id}:\n\n{render_trace_part(report)}"
     return text + "".join(f"stepscope: warning: {problem}\n" for problem in problems)
+
+
+def _report_of_traced(call: MeasuredCall) -> Report | None:
+    """One report of a call's times and its trace, each held against the other."""
+    if call.trace_path is None:
+        return None
+    report = report_calls([call.dump], [call.trace_path])
+    # There is no other call or trace to tell these from.
+    own, traced = f"{call.dump.request_id}: ", f"{call.trace_path.name}: "
+    reasons = tuple(
+        reason.removeprefix(own).replace(traced, "the trace: ", 1) for reason in report.trust.reasons
+    )
+    warnings = tuple(warning.removeprefix(traced) for warning in report.warnings)
+    report = replace(report, trust=replace(report.trust, reasons=reasons), warnings=warnings)
+    # No commands for a file that goes with the session.
+    return report if call.run_directory is not None else replace(report, source=())
 
 
 def calls_page(calls: Sequence[MeasuredCall]) -> str:
@@ -87,7 +105,10 @@ def _newest_traced(calls: Sequence[MeasuredCall]) -> MeasuredCall | None:
     return readable[-1] if readable else None
 
 
-def _seen(call: MeasuredCall) -> CallSeen:
+def _seen(call: MeasuredCall, trust: Trust | None) -> CallSeen:
     """Files of a session that has not been saved are not named: they go with it."""
     run = call.run if call.run_directory is not None else replace(call.run, traces=())
-    return CallSeen(summary=summarise(call.dump), run=run, files=RunFiles(run_directory=call.run_directory))
+    summary = summarise(call.dump)
+    if trust is not None:
+        summary = replace(summary, trust=trust)
+    return CallSeen(summary=summary, run=run, files=RunFiles(run_directory=call.run_directory))

@@ -11,6 +11,7 @@ from stepscope.analyse.comparison.gate import gate, history_entry
 from stepscope.analyse.comparison.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
 from stepscope.analyse.findings import FINDING_IDS
 from stepscope.analyse.results import RankReport
+from stepscope.analyse.run.precision import RUN_FINDING_IDS
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump
@@ -23,6 +24,8 @@ from stepscope.record.json_lines import append_line, read_lines
 from stepscope.record.open import InputKind, recognise
 from stepscope.session.dumps import read_dumps
 from stepscope.session.report import report_ranks
+
+_IDS = (*FINDING_IDS, *RUN_FINDING_IDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +100,11 @@ def _named_request(rank: RankReport) -> str | None:
 def _check_findings(forbidden: Sequence[str], path: Path) -> None:
     """A finding that does not exist is never found: forbidding it would check nothing."""
     for finding_id in forbidden:
-        if finding_id not in FINDING_IDS:
-            near = nearest(finding_id, FINDING_IDS)
+        if finding_id not in _IDS:
+            near = nearest(finding_id, _IDS)
             raise UnreadableInputError(
                 f"{path}: there is no finding {finding_id}.",
-                remedy=f"Did you mean {near[0]}?" if near else f"There are {', '.join(FINDING_IDS)}.",
+                remedy=f"Did you mean {near[0]}?" if near else f"There are {', '.join(_IDS)}.",
             )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepscope.model.run import Workload
 from stepscope.workload.arguments import GenerationRequest, parameters
+from stepscope.workload.dtypes import dtypes_of
 from stepscope.workload.request import Loaded
 
 GUIDANCE = ("guidance_scale", "guidance_scale_2", "true_cfg_scale", "guidance_rescale")
@@ -53,6 +54,7 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
         frames=whole("num_frames"),
         outputs_per_prompt=request.outputs_per_prompt or 1,
         dtype=loaded.dtype,
+        component_dtypes=dtypes_of(getattr(loaded.pipeline, "components", {})),
         offload=loaded.offload,
         compile=loaded.compile,
         attention_backend=loaded.attention_backend,

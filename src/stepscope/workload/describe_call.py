@@ -9,6 +9,7 @@ from typing import Any
 from stepscope.model.run import AS_LOADED, Workload
 from stepscope.workload.arguments import FLAGS, parameters
 from stepscope.workload.describe import GUIDANCE, NAMED, short
+from stepscope.workload.dtypes import denoisers_dtype, dtypes_of
 
 
 def describe_call(pipeline: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Workload:
@@ -30,10 +31,12 @@ def describe_call(pipeline: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     if several:
         further["prompts"] = str(len(prompts or ()))
     guidance = {name: effective(name) for name in GUIDANCE}
+    parts = _parts(pipeline)
+    dtypes = dtypes_of(parts)
     return Workload(
         model=_model(pipeline),
         pipeline_class=type(pipeline).__name__,
-        components=_components(pipeline),
+        components={name: type(part).__name__ for name, part in parts.items()},
         load_format=AS_LOADED,
         prompt=str(next(iter(prompts or ()), "") if several else prompts or ""),
         negative_prompt=effective("negative_prompt"),
@@ -44,7 +47,8 @@ def describe_call(pipeline: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         width=whole("width"),
         frames=whole(*FLAGS["frames"]),
         outputs_per_prompt=whole(*FLAGS["outputs_per_prompt"]) or 1,
-        dtype=str(_attribute(pipeline, "dtype") or "").removeprefix("torch."),
+        dtype=denoisers_dtype(dtypes) or str(_attribute(pipeline, "dtype") or "").removeprefix("torch."),
+        component_dtypes=dtypes,
         arguments=further,
     )
 
@@ -78,7 +82,7 @@ def _model(pipeline: Any) -> str:
     return str(named) if named else type(pipeline).__name__
 
 
-def _components(pipeline: Any) -> dict[str, str]:
+def _parts(pipeline: Any) -> dict[str, Any]:
     """Components by name, told from attributes: ``pipeline.components`` raises for some pipelines."""
     names = inspect.getattr_static(type(pipeline), "__init__", None)
     try:
@@ -86,7 +90,7 @@ def _components(pipeline: Any) -> dict[str, str]:
     except (TypeError, ValueError):
         expected = {}
     found = {name: vars(pipeline).get(name) for name in expected if name in vars(pipeline)}
-    return {name: type(part).__name__ for name, part in found.items() if part is not None}
+    return {name: part for name, part in found.items() if part is not None}
 
 
 def _attribute(owner: Any, name: str) -> Any:

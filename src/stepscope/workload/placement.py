@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stepscope.model.errors import UsageError
+from stepscope.workload.dtypes import DENOISERS
 from stepscope.workload.request import Precision
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def component_dtypes(
 
 def _asked(precision: Precision, component: str) -> str | None:
     """Which of the three groups a component belongs to is told by diffusers' component names."""
-    if component.startswith(("transformer", "unet", "prior", "decoder")):
+    if component.startswith(DENOISERS):
         return precision.dit
     if component.startswith(("vae", "vqgan", "vqvae", "movq")):
         return precision.vae

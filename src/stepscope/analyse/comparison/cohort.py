@@ -134,8 +134,13 @@ def identifying_facts(facts: Mapping[str, str]) -> dict[str, str]:
     return {
         key: value
         for key, value in facts.items()
-        if key in _UNLIKE or key in _COHORT_SETTINGS or key.startswith("guidance.")
+        if key in _UNLIKE or key in _COHORT_SETTINGS or key.startswith("guidance.") or _own_dtype(key, facts)
     }
+
+
+def _own_dtype(key: str, facts: Mapping[str, str]) -> bool:
+    """Whether this is the dtype of a component that has another than the rest."""
+    return key.startswith("component_dtypes.") and facts[key] != facts.get("dtype")
 
 
 def unrecorded(cohort: Cohort) -> str | None:

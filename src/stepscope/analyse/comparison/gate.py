@@ -11,6 +11,7 @@ from stepscope.analyse.comparison.cohort import Observation, identifying_facts, 
 from stepscope.analyse.comparison.gate_results import Check, GateResult, Outcome
 from stepscope.analyse.findings import skew_findings
 from stepscope.analyse.results import RankReport, RunSummary
+from stepscope.analyse.run.precision import RUN_FINDING_IDS
 from stepscope.model.budget import Baseline, Budget, Budgets, GateRules, HistoryEntry
 
 SYNC_IN_LOOP = "host.sync_in_loop"
@@ -97,7 +98,19 @@ def _rule_checks(summary: RunSummary, rules: GateRules, ranks: Sequence[RankRepo
         yield _rule("complete run", summary.incomplete_reason is None, summary.incomplete_reason or "")
     forbidden = ([SYNC_IN_LOOP] if rules.no_sync_in_loop else []) + list(rules.forbid_findings)
     for finding_id in dict.fromkeys(forbidden):
-        yield _finding_check(finding_id, ranks)
+        if finding_id in RUN_FINDING_IDS:
+            yield _run_finding_check(finding_id, summary)
+        else:
+            yield _finding_check(finding_id, ranks)
+
+
+def _run_finding_check(finding_id: str, summary: RunSummary) -> Check:
+    """Whether the run has the finding, which takes no trace but a dump that tells its components' dtypes."""
+    found = [finding for finding in summary.findings if finding.id == finding_id]
+    known = any(key.startswith("component_dtypes.") for key, _ in summary.workload)
+    said = [f"{finding.title}: {finding.evidence}" for finding in found]
+    said += [] if known else ["not measured: the dump does not tell the dtypes of components"]
+    return _rule(f"no {finding_id}", not said, "; ".join(said))
 
 
 def _finding_check(finding_id: str, ranks: Sequence[RankReport]) -> Check:

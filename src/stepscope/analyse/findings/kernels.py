@@ -128,7 +128,8 @@ def fp32_in_decoder(found: Analysis, _: RankReport) -> Iterable[Finding]:
             ),
             cost_ms=cost_ns / 1e6,
             source=_heaviest_source(found, full),
-            remedy="Decode in bf16 where the model allows it (vae.config.force_upcast)."
+            remedy="Decode in bf16 where the model allows it (--vae-precision bf16; config.force_upcast): "
+            "some VAEs, that of SDXL among them, overflow in fp16."
             if whole
             else "A fused normalisation and activation, or torch.compile of vae.decode, avoids the casts.",
         )

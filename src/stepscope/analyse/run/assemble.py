@@ -21,9 +21,13 @@ from stepscope.model.run import (
     Transfer,
     Workload,
 )
-from stepscope.model.vocabulary import Outside
+from stepscope.model.vocabulary import UNMARKED, Outside
 
 NOTHING_KNOWN = "no known call of the pipeline was seen: its stages and steps could not be told apart"
+
+NOTHING_MARKED = (
+    "nothing in this call was marked: with stepscope.stage(name) and stepscope.step(i) it has parts"
+)
 
 
 def assemble(
@@ -62,10 +66,14 @@ def assemble(
         engaged=with_cached_steps(engaged or Engaged(), recording.cache, steps),
         step_cache=use_of(recording.cache, steps, recording.cached_forwards),
         cpu=recording.cpu,
-        warnings=(*recording.warnings, *warnings, *(() if known else (NOTHING_KNOWN,))),
+        warnings=(*recording.warnings, *warnings, *(() if known else (_nothing(recording),))),
         incomplete_reason=recording.incomplete_reason,
     )
     return replace(run, warnings=(*run.warnings, *with_cpu_warning(run)))
+
+
+def _nothing(recording: Recording) -> str:
+    return NOTHING_MARKED if recording.block else NOTHING_KNOWN
 
 
 def rests(recording: Recording) -> tuple[OutsideRun, ...]:
@@ -138,7 +146,8 @@ def _with_memory(recording: Recording, stages: list[StageRun]) -> list[StageRun]
         begun = [
             index
             for index, stage in enumerate(stages)
-            if at_end or (stage.calls and stage.calls[0].segments[0].host_start_ns < timed.host_ns)
+            if (at_end and stage.span.name not in UNMARKED)
+            or (stage.calls and stage.calls[0].segments[0].host_start_ns < timed.host_ns)
         ]
         if begun:
             stages[begun[-1]] = replace(stages[begun[-1]], memory=timed.reading)

@@ -17,6 +17,7 @@ from stepscope.model.dump import (
     DumpMemory,
     DumpStage,
     DumpStep,
+    DumpStepPart,
     DumpTransfer,
     NamedDuration,
     PerfDump,
@@ -113,6 +114,10 @@ def _step(step: StepRun) -> DumpStep:
         traced=step.traced,
         profiler_warmup=step.profiler_warmup,
         work=str(step.work),
+        parts=tuple(
+            DumpStepPart(name=part.name, duration_ms=_ms(part.duration_ns), known=part.known)
+            for part in step.parts
+        ),
     )
 
 

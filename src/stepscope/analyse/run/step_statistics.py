@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from stepscope.analyse.results import StepStatistics, StepTime
+from stepscope.analyse.run.step_parts import UsualParts, usual_parts, where_it_differs
 
 ENOUGH_STEPS = 3
 """Below this many steps of a kind the kind is not judged by itself."""
@@ -20,6 +21,10 @@ OUTLIER_BELOW = 0.6
 """Steps are uniform when their spread, the 90th minus the 10th percentile over the median, is at most 10 %
 and no step takes more than 1.5 or less than 0.6 times the median.
 Full-size pipelines on a quiet GPU keep within 2 % (facts: 350 ms a step, H200)."""
+
+
+WHAT_TELLS_MORE = "a trace (--profile) shows what ran there"
+_FIRST_UNKNOWN = "the first step, for a cause that was not recorded: the warm-up was steady"
 
 
 def step_statistics(steps: Sequence[StepTime]) -> StepStatistics | None:
@@ -81,12 +86,15 @@ def mark_outliers(
     if statistics is None or statistics.median_ms <= 0:
         return tuple(steps)
     usual_forwards = Counter(step.forwards for step in steps).most_common(1)[0][0]
-    return tuple(
-        replace(
-            step, outlier=step.outlier or _words(step, statistics.median_ms, usual_forwards, steady=steady)
-        )
-        for step in steps
-    )
+    usual = usual_parts(_alike(steps)[1])
+
+    def words(step: StepTime) -> str | None:
+        ratio = step.duration_ms / statistics.median_ms
+        if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
+            return None
+        return _cause(step, ratio, usual_forwards, steady=steady) or _place(step, usual, steady=steady)
+
+    return tuple(replace(step, outlier=step.outlier or words(step)) for step in steps)
 
 
 def _alike(steps: Sequence[StepTime]) -> tuple[str, Sequence[StepTime]]:
@@ -102,14 +110,8 @@ def _alike(steps: Sequence[StepTime]) -> tuple[str, Sequence[StepTime]]:
     return "all steps: too few to leave any out", steps
 
 
-def _words(step: StepTime, median_ms: float, usual_forwards: int, *, steady: bool | None) -> str | None:
-    ratio = step.duration_ms / median_ms
-    if OUTLIER_BELOW <= ratio <= OUTLIER_ABOVE:
-        return None
-    return _cause(step, ratio, usual_forwards, steady=steady)
-
-
 def _cause(step: StepTime, ratio: float, usual_forwards: int, *, steady: bool | None) -> str:
+    """What is known to have made a step odd; nothing where that was not recorded."""
     if step.work != "computed" and ratio < 1:
         return f"{step.work.replace('_', ' ')} (cache)"
     if step.profiler_warmup:
@@ -118,8 +120,15 @@ def _cause(step: StepTime, ratio: float, usual_forwards: int, *, steady: bool | 
         return f"{step.forwards} denoiser forwards, {usual_forwards} in most steps"
     if step.traced:
         return "traced"
-    if step.index == 0 and ratio > 1:
-        if steady:
-            return "the first step, for a cause that was not recorded: the warm-up was steady"
+    if step.index == 0 and ratio > 1 and not steady:
         return "the first step (compilation, allocation or autotuning)"
-    return "cause not recorded"
+    return ""
+
+
+def _place(step: StepTime, usual: UsualParts | None, *, steady: bool | None) -> str:
+    """Where an odd step's time lies, as far as it was measured; why it took it was not."""
+    first = steady and step.index == 0
+    place = where_it_differs(step, usual)
+    if not place:
+        return _FIRST_UNKNOWN if first else "cause not recorded"
+    return f"{'the first step, after a steady warm-up: ' if first else ''}{place}; {WHAT_TELLS_MORE}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stepscope.analyse.run.step_cache import with_work
+from stepscope.analyse.run.step_parts import parts_of
 from stepscope.analyse.run.timeline import Piece, segments_of
 from stepscope.model.recording import CallKind, Recording
 from stepscope.model.run import Forward, Span, StepRun
@@ -128,11 +129,13 @@ def _starts_at(step: _OpenStep) -> int:
 
 
 def _step_run(recording: Recording, index: int, step: _OpenStep) -> StepRun:
+    pieces = [*step.pieces, *step.waiting]
     calls = [recording.edges[call] for call in sorted(step.scheduler_calls)]
     return StepRun(
         index=index,
         stage_index=step.stage_index,
-        span=_span(recording, f"{STEP_SPAN_PREFIX}{index}", [*step.pieces, *step.waiting]),
+        span=_span(recording, f"{STEP_SPAN_PREFIX}{index}", pieces),
+        parts=parts_of(recording.edges, pieces),
         forwards=tuple(
             Forward(
                 span=_span(recording, recording.edges[call].name, forward),

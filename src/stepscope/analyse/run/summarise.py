@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from stepscope.analyse.results import OutsideTime, RunSummary, StageTime, StepTime
+from stepscope.analyse.results import OutsideTime, RunSummary, StageTime, StepPartTime, StepTime
 from stepscope.analyse.run.dump_trust import judge
+from stepscope.analyse.run.precision import float32_components
 from stepscope.analyse.run.step_statistics import mark_outliers, step_statistics
 from stepscope.model.dump import PerfDump
 
@@ -46,6 +47,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         peak_memory_bytes=_peak_memory_bytes(dump),
         incomplete_reason=dump.incomplete_reason,
         warnings=dump.warnings,
+        findings=float32_components(dump),
         traced_ms=traced_ms(dump),
         traced_over_warmup=_traced_over_warmup(dump),
         moved_ms=moved_ms,
@@ -111,6 +113,10 @@ def _steps(dump: PerfDump) -> tuple[StepTime, ...]:
             traced=step.traced,
             profiler_warmup=step.profiler_warmup,
             work=step.work,
+            parts=tuple(
+                StepPartTime(name=part.name, duration_ms=part.duration_ms, known=part.known)
+                for part in step.parts
+            ),
         )
         for step in dump.denoise_steps_ms
     )

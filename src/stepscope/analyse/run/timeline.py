@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from stepscope.model.recording import CallKind, Edge, Moment, Recording
 from stepscope.model.run import Segment
-from stepscope.model.vocabulary import Stage
+from stepscope.model.vocabulary import Stage, Unmarked
 
+_MARKS = (CallKind.CUSTOM, CallKind.STEP)
 _NEUTRAL = (CallKind.HOUSEKEEPING,)
 """Known calls without a stage: what is not inside another belongs to the next stage, but is not inferred."""
 
@@ -37,12 +38,13 @@ def cut(recording: Recording) -> list[Piece]:
 
     Nested time belongs to the innermost call that has a stage. A gap belongs to the stage of the next known
     call; before the first to InputValidation, after the last to Postprocessing, or in a run that was cut
-    short to the last known call's own stage.
+    short to the last known call's own stage. In code that marks its own stages, what lies around a mark is
+    in no stage: it is called by where it lies (``Unmarked``).
     """
     pieces: list[Piece] = []
     open_calls: list[int] = []
     gaps: list[int] = []  # pieces that wait for the next known call
-    known_before = False
+    last: Edge | None = None  # the known call that ended last
     here = recording.start
     edges = recording.edges
 
@@ -66,20 +68,33 @@ def cut(recording: Recording) -> list[Piece]:
         if edge.entering:
             open_calls.append(index)
             if edge.stage is not None:
-                give_gaps_to(edge.stage if known_before else Stage.INPUT_VALIDATION.value)
-                known_before = True
+                give_gaps_to(_gap_before(recording, last, edge, edge.stage))
         else:
             open_calls.pop()
+            last = edge if edge.stage is not None else last
         here = at
     close(_not_before(here, recording.end))
-    give_gaps_to(_last_stage(recording, pieces) if known_before else Stage.INPUT_VALIDATION.value)
+    give_gaps_to(_gap_at_end(recording, last, pieces))
     return pieces
 
 
-def _last_stage(recording: Recording, pieces: Sequence[Piece]) -> str:
+def _gap_before(recording: Recording, last: Edge | None, following: Edge, stage: str) -> str:
+    """Whose the time before a known call is that has this stage; ``last`` is the one before it."""
+    if not recording.block:
+        return Stage.INPUT_VALIDATION.value if last is None else stage
+    if last is None:
+        return Unmarked.BEFORE.value
+    in_loop = last.kind is following.kind is CallKind.STEP and last.stage == stage
+    marked = last.kind in _MARKS or following.kind in _MARKS
+    return Unmarked.BETWEEN.value if marked and not in_loop else stage
+
+
+def _gap_at_end(recording: Recording, last: Edge | None, pieces: Sequence[Piece]) -> str:
     """Whose the time after the last known call is: a run that was cut short never came to postprocessing."""
+    if last is None:
+        return Unmarked.ALL.value if recording.block else Stage.INPUT_VALIDATION.value
     if recording.incomplete_reason is None:
-        return Stage.POSTPROCESSING.value
+        return Unmarked.AFTER.value if recording.block else Stage.POSTPROCESSING.value
     return next(piece.stage for piece in reversed(pieces) if piece.stage is not None)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from stepscope.model.run import Run, Span, StepRun
-from stepscope.model.vocabulary import FORWARD_SPAN_PREFIX, STEP_SPAN_PREFIX, TRANSFER_SPAN
+from stepscope.model.vocabulary import FORWARD_SPAN_PREFIX, STEP_SPAN_PREFIX, TRANSFER_SPAN, UNMARKED
 from stepscope.record.trace_writing.drawn import breaks, drawn, transfers_in
 from stepscope.record.trace_writing.trace_window import Intervals, Survey, TraceClock, microseconds
 
@@ -36,6 +36,8 @@ def host_spans(run: Run, clock: TraceClock, window: Intervals, steps: Sequence[i
     place = _Place(run, clock, window)
     spans: list[TraceSpan] = []
     for stage in run.stages:
+        if stage.span.name in UNMARKED:
+            continue  # no stage: whoever reads the trace would take it for one
         of_stage = {"stage_index": stage.stage_index}
         spans += place.spans(stage.span, stage.span.name, of_stage)
         spans += place.transfers(stage.span, of_stage)

@@ -96,7 +96,8 @@ def _kernels(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     if comparison.kernels is None:
         return
     yield Text(f"\n{tables.kernels_sentence(comparison)}", style="bold")
-    yield grid(tables.categories_table(comparison), Layout(flexible="name"), width)
+    counts = ("base_count", "new_count")
+    yield grid(tables.categories_table(comparison), Layout(flexible="name", optional=counts), width)
     top = tables.kernels_table(comparison).head(_TOP_KERNELS)
     yield Text()
     columns = ("name", "state", "base_ms", "new_ms", "difference_ms")

@@ -51,18 +51,13 @@ class Answer:
     reasons: tuple[str, ...]
     lines: tuple[Line, ...]
     finding: Finding | None
-    finding_rank: str | None  # its name, where several ranks were read
+    finding_rank: str | None  # of which rank or run, where several were read
 
 
 def answer(report: Report) -> Answer:
     """The sentences for ``report``."""
-    rank, finding = top_finding(report)
-    lines = [
-        *_model_lines(report.runs[:_SHOWN_RANKS]),
-        *_time_lines(report),
-        *_gpu_lines(report),
-        *_kernel_lines(report),
-    ]
+    owner, finding = top_finding(report)
+    lines = [*_model_lines(report.runs[:_SHOWN_RANKS]), *_time_lines(report), *trace_lines(report)]
     order = list(dict.fromkeys(line.label for line in lines))
     lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
     return Answer(
@@ -71,8 +66,13 @@ def answer(report: Report) -> Answer:
         reasons=tuple(sentence(reason) for reason in report.trust.reasons) or (_no_reason(report),),
         lines=tuple(Line(label=line.label, text=sentence(line.text)) for line in lines),
         finding=finding,
-        finding_rank=rank_name(rank, report.ranks) if rank is not None and len(report.ranks) > 1 else None,
+        finding_rank=owner,
     )
+
+
+def trace_lines(report: Report) -> list[Line]:
+    """What only traces tell: the GPU's time and the kernels'."""
+    return [*_gpu_lines(report), *_kernel_lines(report)]
 
 
 def _no_reason(report: Report) -> str:
@@ -89,11 +89,20 @@ def shown_findings(findings: Sequence[Finding]) -> list[Finding]:
     return ordered_findings(findings)[:MOST_FINDINGS]
 
 
-def top_finding(report: Report) -> tuple[RankReport | None, Finding | None]:
-    """The rank and the finding to read first."""
-    by_finding = {id(finding): rank for rank in report.ranks for finding in rank.findings}
-    ordered = ordered_findings([finding for rank in report.ranks for finding in rank.findings])
-    return (by_finding[id(ordered[0])], ordered[0]) if ordered else (None, None)
+def top_finding(report: Report) -> tuple[str | None, Finding | None]:
+    """The finding to read first, and of which rank or run it is where several were read."""
+    owners: dict[int, str | None] = {}
+    findings: list[Finding] = []
+    for run in report.runs:
+        findings += run.findings
+        name = f"{run_name(run)} rank {run.rank}" if len(report.runs) > 1 else None
+        owners |= {id(finding): name for finding in run.findings}
+    for rank in report.ranks:
+        findings += rank.findings
+        name = rank_name(rank, report.ranks) if len(report.ranks) > 1 else None
+        owners |= {id(finding): name for finding in rank.findings}
+    first = next(iter(ordered_findings(findings)), None)
+    return (owners[id(first)], first) if first is not None else (None, None)
 
 
 def _model_lines(runs: Sequence[RunSummary]) -> list[Line]:

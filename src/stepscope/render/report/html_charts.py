@@ -1,109 +1,26 @@
-"""Charts of the HTML page as plain numbers: where each mark stands in per cent, and what it says.
-
-Positions in per cent let the drawing follow the page's width while its text keeps its size. Every mark has a
-reading in words, which the page shows on hover and reads out under the arrow keys.
-"""
+"""Charts of the HTML page as plain numbers: steps, and everything of a trace over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from stepscope.analyse.results import RankReport, RunSummary, StepRow, StepStatistics, StepTime
+from stepscope.analyse.results import RankReport, StepRow, StepStatistics, StepTime
 from stepscope.render import units
 from stepscope.render.names import sentence
+from stepscope.render.report.chart_parts import (
+    MOST_READINGS,
+    Chart,
+    Lane,
+    Mark,
+    Reading,
+    Scale,
+    scale_of,
+    ticks_of,
+)
+from stepscope.render.report.stage_charts import rank_stage_lanes, thinned
 
 _AREA_HEIGHT = 100.0  # of an area's own coordinate system, which is stretched to its lane
 _MOST_BARS = 1000
-_TICKS = 7
-_MOST_READINGS = 150
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A bar: its place in per cent of the lane, and the class that draws it."""
-
-    left: float
-    width: float
-    height: float = 100.0
-    css: str = "bar"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What the chart says at a place."""
-
-    at: float  # per cent
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One row of a chart: a label and what is drawn beside it."""
-
-    label: str
-    note: str = ""
-    marks: tuple[Mark, ...] = ()
-    area: str = ""  # an SVG path in 1000 x 100
-    level: float | None = None  # a line across, in per cent from below
-    tall: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """A figure: lanes over one axis. ``summary`` says in a sentence what it shows."""
-
-    id: str
-    title: str
-    summary: str
-    lanes: tuple[Lane, ...]
-    ticks: tuple[Reading, ...]
-    readings: tuple[Reading, ...]
-    legend: tuple[tuple[str, str], ...] = ()  # css class, what it means
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scale:
-    low: float
-    high: float
-
-    def at(self, value: float) -> float:
-        """``value`` in per cent of the axis, at its end where it lies beyond."""
-        return round(units.clamped((value - self.low) / (self.high - self.low)) * 100, 3)
-
-
-def _scale(low: float, high: float) -> _Scale | None:
-    """An axis between two numbers; None where there is nothing to tell apart, a nanosecond at least."""
-    return _Scale(low=low, high=high) if units.drawable(low, high) and high - low >= 1e-6 else None
-
-
-def run_waterfall(run: RunSummary, prefix: str) -> Chart | None:
-    """The run's stages one after the other; gaps between them are in the total, not in the drawing."""
-    durations = [stage.duration_ms for stage in run.stages]
-    scale = (
-        _scale(0.0, max(run.total_ms, sum(durations))) if units.drawable(run.total_ms, *durations) else None
-    )
-    if not run.stages or scale is None:
-        return None
-    lanes, readings, start = [], [], 0.0
-    for stage in run.stages:
-        left, width = scale.at(start), scale.at(stage.duration_ms)
-        note = f"{units.duration(stage.duration_ms)}, {units.share(stage.share)}"
-        css = "bar strong" if stage.name == run.dominant_stage else "bar"
-        lanes.append(
-            Lane(label=sentence(stage.name, 60), note=note, marks=(Mark(left=left, width=width, css=css),))
-        )
-        readings.append(Reading(at=round(left + width / 2, 3), text=f"{sentence(stage.name, 60)}: {note}"))
-        start += stage.duration_ms
-    return Chart(
-        id=f"{prefix}-waterfall",
-        title="Stages in order",
-        summary=f"{units.counted(len(lanes), 'stage')} of {units.duration(run.total_ms)}; "
-        f"{sentence(run.dominant_stage or 'none', 60)} dominates. The stage table has the numbers.",
-        lanes=tuple(lanes),
-        ticks=_ticks(scale),
-        readings=tuple(readings),
-    )
 
 
 def step_bars(
@@ -111,7 +28,7 @@ def step_bars(
 ) -> Chart | None:
     """One bar a step from zero up, the median as a line, what differs hatched."""
     durations = [step.duration_ms for step in steps]
-    scale = _scale(0.0, max(durations, default=0.0)) if units.drawable(*durations) else None
+    scale = scale_of(0.0, max(durations, default=0.0)) if units.drawable(*durations) else None
     if len(steps) < 2 or scale is None:
         return None
     shown = steps[:_MOST_BARS]
@@ -200,7 +117,7 @@ def rank_timeline(rank: RankReport, prefix: str) -> Chart | None:
     if scale is None:
         return None
     lanes = [
-        *_stage_lanes(rank, scale),
+        *rank_stage_lanes(rank, scale),
         *_step_lane(rank, scale),
         *_busy_lane(rank, scale),
         *_memory_lane(rank, scale),
@@ -210,37 +127,20 @@ def rank_timeline(rank: RankReport, prefix: str) -> Chart | None:
         title="Over time",
         summary=_timeline_summary(rank),
         lanes=tuple(lanes),
-        ticks=_ticks(scale),
+        ticks=ticks_of(scale),
         readings=_timeline_readings(rank, scale),
     )
 
 
-def _extent(rank: RankReport) -> _Scale | None:
+def _extent(rank: RankReport) -> Scale | None:
     ends = [stage.start_ms + stage.duration_ms for stage in rank.stages]
     ends += [step.start_ms + step.duration_ms for step in rank.steps]
     ends += [point.at_ms for point in rank.busy_over_time] + [point.at_ms for point in rank.memory]
     starts = [stage.start_ms for stage in rank.stages] + [point.at_ms for point in rank.busy_over_time]
-    return _scale(min([0.0, *starts]), max(ends)) if ends and units.drawable(*starts, *ends) else None
+    return scale_of(min([0.0, *starts]), max(ends)) if ends and units.drawable(*starts, *ends) else None
 
 
-def _stage_lanes(rank: RankReport, scale: _Scale) -> list[Lane]:
-    """One lane a name: a stage that occurs twice has two bars in it."""
-    lanes = []
-    for name in dict.fromkeys(stage.name for stage in rank.stages):
-        found = [stage for stage in rank.stages if stage.name == name]
-        css = "bar strong" if name == rank.dominant_stage else "bar"
-        marks = tuple(
-            Mark(left=scale.at(stage.start_ms), width=scale.at(scale.low + stage.duration_ms), css=css)
-            for stage in found
-        )
-        note = f"{units.duration(found[0].duration_ms)}, {units.share(found[0].share)}"
-        note += f", {found[0].bound_by}-bound" if found[0].bound_by != "unknown" else ""
-        note = note if len(found) == 1 else f"{len(found)} times"
-        lanes.append(Lane(label=sentence(name, 60), note=sentence(note, 60), marks=marks))
-    return lanes
-
-
-def _step_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
+def _step_lane(rank: RankReport, scale: Scale) -> list[Lane]:
     if not any(step.start_ms for step in rank.steps):
         return []
     marks = tuple(
@@ -254,7 +154,7 @@ def _step_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
     return [Lane(label="steps", note=f"{rank.steps[0].index} to {rank.steps[-1].index}", marks=marks)]
 
 
-def _busy_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
+def _busy_lane(rank: RankReport, scale: Scale) -> list[Lane]:
     points = [(scale.at(point.at_ms), point.busy_ratio) for point in rank.busy_over_time]
     if len(points) < 2 or rank.gpu is None:
         return []
@@ -268,7 +168,7 @@ def _busy_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
     ]
 
 
-def _memory_lane(rank: RankReport, scale: _Scale) -> list[Lane]:
+def _memory_lane(rank: RankReport, scale: Scale) -> list[Lane]:
     most = max((point.allocated_bytes for point in rank.memory), default=0)
     if len(rank.memory) < 2 or most <= 0:
         return []
@@ -291,7 +191,7 @@ def _timeline_summary(rank: RankReport) -> str:
     return f"{', '.join(parts)}. The tables have the numbers."
 
 
-def _timeline_readings(rank: RankReport, scale: _Scale) -> tuple[Reading, ...]:
+def _timeline_readings(rank: RankReport, scale: Scale) -> tuple[Reading, ...]:
     """At every slice of the busy line, else at every stage: where, how busy, how much memory."""
     if not rank.busy_over_time:
         return tuple(
@@ -299,11 +199,11 @@ def _timeline_readings(rank: RankReport, scale: _Scale) -> tuple[Reading, ...]:
                 at=scale.at(stage.start_ms + stage.duration_ms / 2),
                 text=sentence(f"{stage.name}: {units.duration(stage.duration_ms)}", 100),
             )
-            for stage in rank.stages
+            for stage in thinned(rank.stages)
         )
     return tuple(
         Reading(at=scale.at(point.at_ms), text=_reading_at(rank, point.at_ms, point.busy_ratio))
-        for point in rank.busy_over_time[:: max(1, len(rank.busy_over_time) // _MOST_READINGS)]
+        for point in rank.busy_over_time[:: max(1, len(rank.busy_over_time) // MOST_READINGS)]
     )
 
 
@@ -316,17 +216,3 @@ def _reading_at(rank: RankReport, at_ms: float, busy: float) -> str:
     held = next((point for point in reversed(rank.memory) if point.at_ms <= at_ms), None)
     parts += [f"{units.size(held.allocated_bytes)} allocated"] if held else []
     return sentence(", ".join(parts), 200)
-
-
-def _ticks(scale: _Scale) -> tuple[Reading, ...]:
-    """A few round times along the axis."""
-    rough = (scale.high - scale.low) / _TICKS
-    magnitude = 10.0 ** (len(f"{int(rough)}") - 1) if rough >= 1 else 10.0 ** -len(f"{int(1 / rough)}")
-    step = next((factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= rough), rough)
-    first = int(scale.low // step)
-    values = [(first + at) * step for at in range(2 * _TICKS + 2)]
-    return tuple(
-        Reading(at=scale.at(value), text=units.round_time(value))
-        for value in values
-        if scale.low <= value <= scale.high
-    )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from stepscope.analyse.results import Finding, RankReport
+from stepscope.model.vocabulary import BoundBy
 from stepscope.render.report.run_tables import with_times
 from stepscope.render.report.stage_sums import summed_rows
 from stepscope.render.tables import Column, Kind, Table, build
@@ -121,6 +122,11 @@ def _of_gpu(rank: RankReport, value: _Number) -> _Number | None:
     return value if rank.gpu is not None else None
 
 
+def _told(bound_by: str) -> str | None:
+    """What a stage waits for; nothing where there is no GPU time to tell it from."""
+    return None if bound_by == BoundBy.UNKNOWN else bound_by
+
+
 def rank_stages(rank: RankReport) -> Table:
     """Stages as the trace shows them."""
     rows = (
@@ -132,7 +138,7 @@ def rank_stages(rank: RankReport) -> Table:
             stage.share,
             _of_gpu(rank, stage.gpu_busy_ms),
             _of_gpu(rank, stage.idle_ms),
-            stage.bound_by,
+            _told(stage.bound_by),
             _of_gpu(rank, stage.kernel_count),
             stage.launch_count or None,
             stage.tflop,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from stepscope.analyse.results import EngagedView, RankReport, Report, RunSummary, Source, Trust
 from stepscope.model.errors import UsageError
@@ -80,7 +82,19 @@ def _tables(report: Report) -> dict[str, Table]:
     whole = [report_tables.gpus_table(report), report_tables.runs_table(report), _warnings(report)]
     whole += [_over_runs(make, report.runs) for make in _RUN_TABLES]
     whole += [_over_ranks(make, report.ranks) for make in _RANK_TABLES]
-    return {table.name: table for table in whole}
+    return {table.name: table for table in map(partial(_with_findings_of, report.runs), whole)}
+
+
+def _with_findings_of(runs: Sequence[RunSummary], table: Table) -> Table:
+    """The table of findings with those that need no trace, after the traces'; any other as it is."""
+    if table.name != "findings":
+        return table
+    rows = [
+        (run.rank, run.path or run.request_id, *row)
+        for run in runs
+        for row in rank_tables.findings_table(run.findings).rows
+    ]
+    return replace(table, rows=(*table.rows, *rows))
 
 
 def _warnings(report: Report) -> Table:

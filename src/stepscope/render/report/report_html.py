@@ -16,7 +16,8 @@ from stepscope.render.names import sentence
 from stepscope.render.page import PageKind, render_page
 from stepscope.render.report import rank_tables, report_tables, run_tables
 from stepscope.render.report.answer import answer, next_commands, run_name, shown_findings
-from stepscope.render.report.html_charts import Chart, Reading, rank_timeline, run_waterfall, step_bars
+from stepscope.render.report.chart_parts import Chart, Reading
+from stepscope.render.report.html_charts import rank_timeline, step_bars
 from stepscope.render.report.html_tables import (
     HtmlTable,
     file_link,
@@ -25,6 +26,7 @@ from stepscope.render.report.html_tables import (
     tables_with_rows,
 )
 from stepscope.render.report.rank_names import rank_name
+from stepscope.render.report.stage_charts import run_waterfall
 from stepscope.render.report.what_ran import model_name
 
 _PAGE = PageKind(template="report.html.jinja", style="report.css", script="report.js")
@@ -95,6 +97,7 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
         note=f"{sentence(run.producer, 60)}: {sentence(run.path or '', 200)}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows([html_table(table, prefix=prefix) for table in tables]),
+        findings=tuple(shown_findings(run.findings)),
         warnings=run.warnings,
     )
 

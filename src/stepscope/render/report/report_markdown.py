@@ -6,7 +6,7 @@ Text from traces becomes code or is escaped, so that it can neither add markup n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
@@ -77,6 +77,7 @@ def _run(run: RunSummary, *, several: bool) -> Iterator[str]:
     yield from _folded(f"{name}steps of the run", run_tables.run_steps(run), limit=_STEP_ROWS)
     yield from _folded(f"{name}outside the call", run_tables.run_outside(run))
     yield from _folded(f"{name}engaged, workload, environment", run_tables.run_facts(run))
+    yield from _findings(run.findings, f"{name}findings of the run")
 
 
 def _rank(rank: RankReport, name: str) -> Iterator[str]:
@@ -90,9 +91,13 @@ def _rank(rank: RankReport, name: str) -> Iterator[str]:
     yield from _folded(f"{name}transfers", rank_tables.rank_transfers(rank), limit=_TRANSFER_ROWS)
     yield from _folded(f"{name}why the GPU was idle", rank_tables.rank_idle(rank))
     yield from _folded(f"{name}recorded ranges", rank_tables.rank_annotations(rank), limit=_TRANSFER_ROWS)
-    if rank.findings:
-        yield from _opened(f"{name}findings")
-        for finding in shown_findings(rank.findings):
+    yield from _findings(rank.findings, f"{name}findings")
+
+
+def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:
+    if findings:
+        yield from _opened(title)
+        for finding in shown_findings(findings):
             yield f"1. {_finding_sentence(finding)}"
         yield from _closed()
 

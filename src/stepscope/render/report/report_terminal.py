@@ -6,7 +6,8 @@ Colour only repeats what words say. On a pipe, with ``NO_COLOR`` or ``TERM=dumb`
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -26,6 +27,7 @@ from stepscope.render.report.answer import (
     next_commands,
     run_name,
     shown_findings,
+    trace_lines,
 )
 from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.wrapping import wrap_command
@@ -53,6 +55,24 @@ def render_terminal(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
     stream = io.StringIO()
     console = console_for(stream, console_width)
     _print(report, console, console_width)
+    return trimmed(stream.getvalue())
+
+
+def render_trace_part(report: Report, console_width: int = MAXIMUM_WIDTH) -> str:
+    """What the traces of a report show, to stand below the summary of its run.
+
+    Without a second verdict, total or sentence on steps: those of a trace are of its few steps and slowed.
+    """
+    stream = io.StringIO()
+    console = console_for(stream, console_width)
+    said = answer(replace(report, runs=()))
+    parts: list[RenderableType] = [*_sources(report, console_width), _labelled(tuple(trace_lines(report)))]
+    parts += _top_finding(said)
+    for rank in report.ranks[:_RANKS_IN_FULL]:
+        parts += _rank_section(rank, console_width, rank_prefix(rank, report.ranks))
+    console.print(Group(*parts, *_warnings(report)))
+    if commands := _commands(report, console_width):
+        console.print(Group(*commands), crop=False)
     return trimmed(stream.getvalue())
 
 
@@ -163,10 +183,11 @@ def _labelled(lines: tuple[Line, ...]) -> Grid:
 def _top_finding(said: Answer) -> list[RenderableType]:
     if said.finding is None:
         return [_labelled((Line(label="Finding", text="none: no rule found a known inefficiency"),))]
-    return [_finding(said.finding, label="Finding", rank=said.finding_rank)]
+    return [finding_lines(said.finding, label="Finding", rank=said.finding_rank)]
 
 
-def _finding(finding: Finding, *, label: str, rank: str | None = None) -> Grid:
+def finding_lines(finding: Finding, *, label: str, rank: str | None = None) -> Grid:
+    """What was found, what was seen of it, what to do and where: a labelled line each."""
     where = "" if rank is None else f"{rank}: "
     cost = "cost not known" if finding.cost_ms is None else f"costs {units.duration(finding.cost_ms)}"
     lines = [
@@ -204,7 +225,7 @@ def _run_section(run: RunSummary, width: int, *, several: bool) -> list[Renderab
         engaged = ", ".join(f"{visible(name)} {visible(value)}" for name, value in run.engaged)
         parts += [*_heading("Engaged"), Text(engaged)]
     parts += [Text(f"warning: {sentence(warning)}") for warning in run.warnings]
-    return parts
+    return parts + _findings(run.findings, "Findings of the run")
 
 
 def _rank_section(rank: RankReport, width: int, name: str) -> list[RenderableType]:
@@ -225,16 +246,16 @@ def _rank_section(rank: RankReport, width: int, name: str) -> list[RenderableTyp
         parts += [*_heading(f"{name}Recorded ranges"), tables.rank_annotations(rank, width)]
     if rank.transfers:
         parts += [*_heading(f"{name}Transfers"), tables.rank_transfers(rank, width)]
-    return parts + _findings(rank, name)
+    return parts + _findings(rank.findings, f"{name}Findings")
 
 
-def _findings(rank: RankReport, name: str) -> list[RenderableType]:
-    if not rank.findings:
+def _findings(findings: Sequence[Finding], title: str) -> list[RenderableType]:
+    if not findings:
         return []
-    parts = _heading(f"{name}Findings")
-    for index, finding in enumerate(shown_findings(rank.findings), 1):
+    parts = _heading(title)
+    for index, finding in enumerate(shown_findings(findings), 1):
         label = f"{index}." if finding.severity == "warning" else f"{index}. info"
-        parts.append(_finding(finding, label=label))
+        parts.append(finding_lines(finding, label=label))
     return parts
 
 

@@ -18,7 +18,13 @@ from stepscope.model.run import AS_LOADED, Run, Transfer, Warmup
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.answer import cache_sentence, steps_sentence, total_sentence
-from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
+from stepscope.render.report.report_terminal import (
+    MAXIMUM_WIDTH,
+    console_for,
+    finding_lines,
+    in_encoding,
+    trimmed,
+)
 from stepscope.render.report.run_tables import TIMES, not_in_stages
 from stepscope.render.report.stage_sentences import between_sentence
 from stepscope.render.report.stage_sums import summed_times
@@ -126,6 +132,8 @@ def run_summary(summary: RunSummary, run: Run, width: int) -> RenderableType:
     if run.transfers:
         transfers = build("transfers", "Transfers", _TRANSFERS, map(_transfer_row, run.transfers))
         parts += [grid(transfers, Layout(flexible="component"), width), Text()]
+    parts += [finding_lines(finding, label="Finding") for finding in summary.findings]
+    parts += [Text()] if summary.findings else []
     notes = [f"note: {trace.note}" for trace in run.traces if trace.note]
     notes += [f"warning: {warning}" for warning in run.warnings]
     return Group(*parts, *(Text(sentence(note), style="yellow") for note in notes))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from stepscope.analyse.results import RunSummary, StageRow, StageTime
+from stepscope.model.vocabulary import UNMARKED
 from stepscope.render import units
 from stepscope.render.report.stage_sums import SHOWN_OCCURRENCES
 
@@ -21,12 +22,19 @@ def between_sentence(run: RunSummary) -> str:
     between: dict[str, float] = {}
     for stage in run.stages:
         between[stage.name] = between.get(stage.name, 0.0) + stage.inferred_ms
-    told = [
-        f"{units.duration(ms)} of {name}" for name, ms in between.items() if ms > BETWEEN_SHARE * run.total_ms
-    ]
-    if not told:
-        return ""
-    return f"{' and '.join(told)} lie between known calls: the pipeline's own code or a callback"
+    large = {name: units.duration(ms) for name, ms in between.items() if ms > BETWEEN_SHARE * run.total_ms}
+    stages = [f"{ms} of {name}" for name, ms in large.items() if name not in UNMARKED]
+    unmarked = [f"{ms} {name.strip('()')}" for name, ms in large.items() if name in UNMARKED]
+    told = []
+    if stages:
+        told.append(f"{_listed(stages)} lie between known calls: the pipeline's own code or a callback")
+    if unmarked:
+        told.append(f"{_listed(unmarked)}: code without a mark; stepscope.stage(name) gives it one")
+    return "; ".join(told)
+
+
+def _listed(items: Sequence[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
 def dominant_sentence(stages: Sequence[StageTime] | Sequence[StageRow], dominant: str | None) -> str:

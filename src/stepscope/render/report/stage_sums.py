@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from stepscope.analyse.results import StageRow, StageTime
+from stepscope.model.vocabulary import BoundBy
 
 SHOWN_OCCURRENCES = 2
 """A name that occurs more often has one summed row in what people read; CSV and JSON keep them all."""
@@ -71,7 +72,7 @@ def sum_of_rows(stages: Sequence[StageRow]) -> StageRow:
     if len(stages) == 1:
         return stages[0]
     peaks = [stage.peak_memory_bytes for stage in stages if stage.peak_memory_bytes is not None]
-    bounds = {stage.bound_by for stage in stages}
+    bounds = {stage.bound_by for stage in stages} - {BoundBy.UNKNOWN.value} or {BoundBy.UNKNOWN.value}
     return replace(
         stages[0],
         duration_ms=sum(stage.duration_ms for stage in stages),

@@ -11,6 +11,8 @@ from stepscope.render.names import visible
 
 _WEIGHTS = {"dummy": "random weights", AS_LOADED: "as the program loaded it"}
 _GUIDANCE = "guidance."
+_COMPONENT = "component_dtypes."
+_MOST_NAMES = 4
 _MOST_DIGITS = 12  # a dump may hold anything
 
 
@@ -49,7 +51,24 @@ def _weights(asked: Mapping[str, str]) -> str:
 
 def _where(asked: Mapping[str, str], environment: Mapping[str, str]) -> str:
     device = environment.get("device_name") or environment.get("device_kind")
-    return " ".join(part for part in (asked.get("dtype"), f"on {device}" if device else None) if part)
+    return " ".join(part for part in (_dtypes(asked), f"on {device}" if device else None) if part)
+
+
+def _dtypes(asked: Mapping[str, str]) -> str:
+    """The dtype, and in brackets that of the components which have another: ``bfloat16 (vae float32)``."""
+    main = asked.get("dtype", "")
+    others: dict[str, list[str]] = {}
+    for key, dtype in asked.items():
+        if key.startswith(_COMPONENT) and dtype != main:
+            others.setdefault(dtype, []).append(key.removeprefix(_COMPONENT))
+    said = "; ".join(f"{_names(names)} {dtype}" for dtype, names in others.items())
+    return f"{main} ({said})" if said and main else said or main
+
+
+def _names(names: list[str]) -> str:
+    shown = names[:_MOST_NAMES]
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {units.count(left)} more" if left else "")
 
 
 def _shape(asked: Mapping[str, str]) -> Iterator[str]:
