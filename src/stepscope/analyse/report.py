@@ -26,6 +26,7 @@ from stepscope.analyse.trace.annotation_table import annotation_rows
 from stepscope.analyse.trace.kernel_table import category_rows, kernel_rows
 from stepscope.analyse.trace.memory import memory_points, memory_samples
 from stepscope.analyse.trace.nesting import NONE
+from stepscope.analyse.trace.operator_table import operator_time
 from stepscope.analyse.trace.stage_flops import above_peak, stage_flops, with_flops
 from stepscope.analyse.trace.stage_view import busy_points, gpu_summary, stage_rows
 from stepscope.analyse.trace.step_view import forward_rows, step_rows
@@ -72,6 +73,7 @@ def analyse_trace(trace: Trace) -> AnalysedTrace:
         outside_kernel_count=int(
             np.count_nonzero(found.attribution.stage[: found.work.kernel_count] == NONE)
         ),
+        operators=operator_time(found),
         step_statistics=statistics,
         dominant_stage=_dominant(stages),
         forwards=forward_rows(found),

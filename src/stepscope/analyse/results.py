@@ -228,13 +228,13 @@ class CategoryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """All launches of one kernel."""
+    """All launches of one kernel; or all calls of one operator, where there are no kernels."""
 
     name: str
     category: str
     count: int
     total_ms: float
-    share: float  # of GPU busy time
+    share: float  # of GPU busy time; an operator's of the traced steps
     mean_us: float
     source: Source | None
     grid: tuple[int, int, int] | None = None  # the most frequent
@@ -245,6 +245,39 @@ class KernelRow:
     operator: str | None = None
     stages: tuple[str, ...] = ()
     ncu_command: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRow:
+    """The operators that one line of Python called, or one module's code."""
+
+    source: Source | None  # a line; None for a module
+    module: str | None  # path of the module that takes most of it, its numbers as ``*``
+    total_ms: float  # self time: without the operators inside
+    share: float  # of the traced steps
+    count: int  # operators
+    category: str  # KernelCategory of most of the time
+    operator: str  # that takes most of it
+    module_count: int = 1  # modules that run through the line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTime:
+    """What the operators took of the traced steps, where no GPU work was recorded.
+
+    Times are self times: an operator's own, without those inside it. They sum to ``inside_ms``; the rest of
+    ``traced_ms`` is Python between operators.
+    """
+
+    basis: str  # what of the trace is counted, in words: "5 steps"
+    traced_ms: float
+    inside_ms: float
+    count: int
+    located_share: float | None  # of the operators' time, with a source line; None: no sources recorded
+    rows: tuple[KernelRow, ...]
+    categories: tuple[CategoryRow, ...]
+    lines: tuple[PlaceRow, ...]
+    modules: tuple[PlaceRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +364,7 @@ class RankReport:
     engaged: EngagedView
     attributed_share: float | None = None  # of kernels with a source line
     outside_kernel_count: int = 0  # kernels in no stage
+    operators: OperatorTime | None = None  # where there is no GPU work to show
     step_statistics: StepStatistics | None = None
     dominant_stage: str | None = None
     forwards: tuple[ForwardRow, ...] = ()

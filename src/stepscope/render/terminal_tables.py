@@ -20,15 +20,16 @@ from stepscope.analyse.results import (
     StepTime,
 )
 from stepscope.render import units
-from stepscope.render.names import shorten, shorten_kernels, shorten_path, visible
-from stepscope.render.report import rank_tables, report_tables, run_tables
+from stepscope.render.names import shorten, shorten_apart, shorten_kernels, shorten_path, visible
+from stepscope.render.report import operator_tables, rank_tables, report_tables, run_tables
 from stepscope.render.report.rank_names import numbers_suffice
 from stepscope.render.report.stage_sums import summed_times
-from stepscope.render.tables import Table, cell_text
+from stepscope.render.tables import Kind, Table, cell_text
 from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
 
 _TOP_KERNELS = 12
 _TOP_TRANSFERS = 8
+_TOP_PLACES = 8
 _ALL_STEPS_UP_TO = 20
 _MOST_STEPS = 20
 _LONGEST_SPARK = 60
@@ -154,21 +155,89 @@ def kernel_title(rank: RankReport) -> str:
 
 def rank_kernels(rank: RankReport, width: int) -> Grid:
     """The top kernels, each with its category and source line below its name."""
-    rows = rank.kernels[:_TOP_KERNELS]
-    numbers = rank_tables.rank_kernels(rank).pick("total_ms", "share", "count", "mean_us").head(len(rows))
-    texts = [
+    table = rank_tables.rank_kernels(rank).pick("total_ms", "share", "count", "mean_us")
+    return _rows_of_work("kernel", rank.kernels[:_TOP_KERNELS], table, width)
+
+
+def operator_title(rank: RankReport) -> str:
+    """How many operators are shown of how many."""
+    total = len(rank.operators.rows) if rank.operators else 0
+    return f"Operators (top {_TOP_KERNELS} of {units.count(total)})" if total > _TOP_KERNELS else "Operators"
+
+
+def rank_operators(rank: RankReport, width: int) -> Grid:
+    """The top operators as kernels are shown."""
+    rows = rank.operators.rows[:_TOP_KERNELS] if rank.operators else ()
+    table = operator_tables.rank_operators(rank).pick("self_ms", "share", "count", "mean_us")
+    return _rows_of_work("operator", rows, table, width)
+
+
+def rank_operator_categories(rank: RankReport, width: int) -> Grid:
+    """Operator categories, and the Python between, with a bar for the share."""
+    table = operator_tables.rank_operator_categories(rank)
+    shares = [row[2] if isinstance(row[2], float) else 0.0 for row in table.rows]
+    return grid(table, Layout(flexible="name", optional=("count",)), width, shares)
+
+
+def rank_lines(rank: RankReport, width: int) -> Grid:
+    """The lines of Python whose operators take most time, each with its module below."""
+    table = operator_tables.rank_lines(rank)
+    places = rank.operators.lines if rank.operators else ()
+    heads = [(cell_text(Kind.SOURCE, row.source), operator_tables.place_detail(row)) for row in places]
+    return _places("line of Python", heads[:_TOP_PLACES], table, width)
+
+
+def rank_modules(rank: RankReport, width: int) -> Grid:
+    """The modules whose own operators take most time."""
+    table = operator_tables.rank_modules(rank)
+    places = rank.operators.modules if rank.operators else ()
+    heads = [(visible(row.module or ""), operator_tables.place_detail(row)) for row in places]
+    return _places("module", heads[:_TOP_PLACES], table, width)
+
+
+def _places(title: str, heads: Sequence[tuple[str, str]], table: Table, width: int) -> Grid:
+    numbers = table.pick("self_ms", "share", "count").head(len(heads))
+    room = _room(numbers, width)
+    texts = [(shorten_path(head, room), shorten(f"  {detail}", room)) for head, detail in heads]
+    return _two_lines(title, texts, numbers, room)
+
+
+def _rows_of_work(noun: str, rows: Sequence[KernelRow], table: Table, width: int) -> Grid:
+    numbers = table.head(len(rows))
+    room = _room(numbers, width)
+    shortened = shorten_kernels if noun == "kernel" else shorten_apart
+    names = shortened([visible(row.name) for row in rows], room)
+    texts = [(name, _kernel_detail(row, room)) for name, row in zip(names, rows, strict=True)]
+    return _two_lines(f"{noun}, category and source", texts, numbers, room)
+
+
+def _room(numbers: Table, width: int) -> int:
+    """The cells that the numbers leave."""
+    widths = _number_widths(numbers)
+    return max(width - sum(widths) - 2 * len(widths), 20)
+
+
+def _number_widths(numbers: Table) -> list[int]:
+    texts = _number_texts(numbers)
+    titles = [column.title for column in numbers.columns]
+    return [max([len(title), *(len(row[at]) for row in texts)]) for at, title in enumerate(titles)]
+
+
+def _number_texts(numbers: Table) -> list[list[str]]:
+    return [
         [cell_text(column.kind, value) for column, value in zip(numbers.columns, row, strict=True)]
         for row in numbers.rows
     ]
-    titles = [column.title for column in numbers.columns]
-    widths = [max([len(title), *(len(row[at]) for row in texts)]) for at, title in enumerate(titles)]
-    room = max(width - sum(widths) - 2 * len(widths), 20)
+
+
+def _two_lines(title: str, texts: Sequence[tuple[str, str]], numbers: Table, room: int) -> Grid:
+    """Rows of a name with more below it, and numbers beside it."""
     result = empty_grid()
-    result.add_column(Text("kernel, category and source"), no_wrap=True, overflow="ellipsis", width=room)
-    for title, least in zip(titles, widths, strict=True):
-        result.add_column(Text(title), justify="right", no_wrap=True, min_width=least)
-    for name, row, cells in zip(shorten_kernels([row.name for row in rows], room), rows, texts, strict=True):
-        result.add_row(Text.assemble(name, "\n", (_kernel_detail(row, room), "dim")), *map(Text, cells))
+    result.add_column(Text(title), no_wrap=True, overflow="ellipsis", width=room)
+    for column, least in zip(numbers.columns, _number_widths(numbers), strict=True):
+        result.add_column(Text(column.title), justify="right", no_wrap=True, min_width=least)
+    for (name, detail), cells in zip(texts, _number_texts(numbers), strict=True):
+        result.add_row(Text.assemble(name, "\n", (detail, "dim")), *map(Text, cells))
     return result
 
 

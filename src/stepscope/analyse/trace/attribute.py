@@ -61,11 +61,7 @@ def attribute(trace: Trace, work: GpuWork, marks: Marks) -> Attribution:
     """
     known = np.flatnonzero((work.launch != NONE) if len(trace.launches.start_ns) else work.start_ns >= 0)
     place = HostPlaces(work.process[known], work.thread[known], work.issue_ns[known])
-    operator, frame = operators_at(trace, place), source_frames_at(trace, place)
-    exact = _exact_sources(trace, operator)
-    source = np.where(exact != NONE, exact, np.where(frame != NONE, _frame_ids(trace, frame), NONE))
-    steps = [(index, step.span) for index, step in enumerate(marks.steps)]
-    forwards = [(index, forward.span) for index, forward in enumerate(marks.forwards)]
+    found = attribution_at(trace, marks, place, operators_at(trace, place))
 
     def spread(values: I64 | I32) -> I64:
         result = np.full(len(work), NONE, np.int64)
@@ -73,12 +69,29 @@ def attribute(trace: Trace, work: GpuWork, marks: Marks) -> Attribution:
         return result
 
     return Attribution(
-        operator=spread(operator),
-        frame=spread(frame),
-        stage=spread(stages_at(marks, place)).astype(np.int32),
-        step=spread(_in_spans(place, steps)).astype(np.int32),
-        forward=spread(_in_spans(place, forwards)).astype(np.int32),
-        source=spread(source).astype(np.int32),
+        operator=spread(found.operator),
+        frame=spread(found.frame),
+        stage=spread(found.stage).astype(np.int32),
+        step=spread(found.step).astype(np.int32),
+        forward=spread(found.forward).astype(np.int32),
+        source=spread(found.source).astype(np.int32),
+    )
+
+
+def attribution_at(trace: Trace, marks: Marks, place: HostPlaces, operator: I64) -> Attribution:
+    """What is around each place, one entry each, given the operator there."""
+    frame = source_frames_at(trace, place)
+    exact = _exact_sources(trace, operator)
+    source = np.where(exact != NONE, exact, np.where(frame != NONE, _frame_ids(trace, frame), NONE))
+    steps = [(index, step.span) for index, step in enumerate(marks.steps)]
+    forwards = [(index, forward.span) for index, forward in enumerate(marks.forwards)]
+    return Attribution(
+        operator=operator,
+        frame=frame,
+        stage=stages_at(marks, place),
+        step=_in_spans(place, steps),
+        forward=_in_spans(place, forwards),
+        source=source.astype(np.int32),
     )
 
 

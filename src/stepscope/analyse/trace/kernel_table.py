@@ -35,7 +35,7 @@ def kernel_rows(found: Analysis) -> tuple[KernelRow, ...]:
     typical = heaviest_of(groups, _shape_keys(trace), np.ones(count, np.int64))
     sourced = heaviest_of(groups, attribution.source[:count].astype(np.int64), spent + 1)
     operated = heaviest_of(groups, _operator_names(trace, attribution, count), spent + 1)
-    stages = _stages_of(found.marks, attribution, groups, count)
+    stages = stages_of(found.marks, attribution, groups, count)
     rows = []
     for position, index in enumerate(np.argsort(-totals, kind="stable")):
         row, source_row = int(typical[index]), int(sourced[index])
@@ -104,7 +104,7 @@ def _operator_names(trace: Trace, attribution: Attribution, count: int) -> I64:
     return np.where(operator != NONE, trace.operators.name[np.maximum(operator, 0)], NONE).astype(np.int64)
 
 
-def _stages_of(marks: Marks, attribution: Attribution, groups: Groups, count: int) -> list[tuple[str, ...]]:
+def stages_of(marks: Marks, attribution: Attribution, groups: Groups, count: int) -> list[tuple[str, ...]]:
     """The names of the stages that launched each group, in the order of the run."""
     stage = attribution.stage[:count].astype(np.int64)
     pairs = group_by((groups.of, stage))

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from stepscope.analyse.results import (
     Finding,
     GpuSummary,
+    OperatorTime,
     RankReport,
     Report,
     RunSummary,
@@ -23,7 +24,8 @@ from stepscope.analyse.results import (
 )
 from stepscope.model.run import StepCacheUse
 from stepscope.render import units
-from stepscope.render.names import sentence, visible
+from stepscope.render.names import sentence, shorten_path, visible
+from stepscope.render.report.operator_tables import between_share
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
 from stepscope.render.report.stage_sentences import between_sentence, dominant_sentence
@@ -32,6 +34,7 @@ from stepscope.render.report.what_ran import model_sentence
 MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
 _SHOWN_CATEGORIES = 5
+_PLACE_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ def answer(report: Report) -> Answer:
 
 def trace_lines(report: Report) -> list[Line]:
     """What only traces tell: the GPU's time and the kernels'."""
-    return [*_gpu_lines(report), *_kernel_lines(report)]
+    return [*_gpu_lines(report), *_kernel_lines(report), *_operator_lines(report)]
 
 
 def _no_reason(report: Report) -> str:
@@ -255,6 +258,35 @@ def _kernel_lines(report: Report) -> list[Line]:
     lines = [Line(label="GPU time", text=name + text)]
     engaged = engaged_sentence(rank)
     return [*lines, Line(label="Engaged", text=name + engaged)] if engaged else lines
+
+
+def _operator_lines(report: Report) -> list[Line]:
+    """What the operators of the first rank without GPU work do, and what costs most of them."""
+    rank = next((rank for rank in report.ranks if rank.operators), None)
+    if rank is None or rank.operators is None:
+        return []
+    found, name = rank.operators, rank_prefix(rank, report.ranks)
+    shown = [f"{row.name} {units.share(row.share)}" for row in found.categories[:_SHOWN_CATEGORIES]]
+    shown.append(f"Python between operators {units.share(between_share(found))}")
+    lines = [Line(label="CPU time", text=f"{name}of {found.basis}: {', '.join(shown)}")]
+    return [*lines, Line(label="Costliest", text=name + costliest_sentence(found))]
+
+
+def costliest_sentence(found: OperatorTime) -> str:
+    """The operator, and the line, that take most time."""
+    first = found.rows[0]
+    calls = units.counted(first.count, "call")
+    took = f"{units.duration(first.total_ms)} ({units.share(first.share)})"
+    text = f"operator {first.name}, {took} in {calls}"
+    if not found.lines or found.lines[0].source is None:
+        return text
+    line, source = found.lines[0], found.lines[0].source
+    where = f"{shorten_path(source.file, _PLACE_WIDTH)}:{source.line}"
+    mark = "" if source.line_exact else ", line of the definition"
+    return (
+        f"{text}; line {where} ({source.function}{mark}), "
+        f"{units.duration(line.total_ms)} ({units.share(line.share)})"
+    )
 
 
 def engaged_sentence(rank: RankReport) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import quote
 
 from stepscope.analyse.results import KernelRow, RankReport, Source
 from stepscope.render import units
-from stepscope.render.names import sentence, shorten, shorten_kernels, shorten_path, visible
-from stepscope.render.report import rank_tables
+from stepscope.render.names import sentence, shorten, shorten_apart, shorten_kernels, shorten_path, visible
+from stepscope.render.report import operator_tables, rank_tables
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
 _KERNEL_WIDTH = 50
@@ -68,22 +68,27 @@ def kernel_table(rank: RankReport, *, prefix: str, limit: int) -> HtmlTable:
     table = rank_tables.rank_kernels(rank).pick(
         "name", "category", "total_ms", "share", "count", "mean_us", "source"
     )
+    return _work_table(table, rank.kernels, prefix=prefix, limit=limit)
+
+
+def operator_table(rank: RankReport, *, prefix: str, limit: int) -> HtmlTable:
+    """The operators as the kernels are shown."""
+    table = operator_tables.rank_operators(rank).pick(
+        "name", "category", "self_ms", "share", "count", "mean_us", "source"
+    )
+    return _work_table(table, rank.operators.rows if rank.operators else (), prefix=prefix, limit=limit)
+
+
+def _work_table(table: Table, work: Sequence[KernelRow], *, prefix: str, limit: int) -> HtmlTable:
     plain = html_table(table, prefix=prefix, limit=limit)
-    shown = rank.kernels[: len(plain.rows)]
-    names = shorten_kernels([row.name for row in shown], _KERNEL_WIDTH)
+    shown = work[: len(plain.rows)]
+    shortened = shorten_kernels if table.name == "kernels" else shorten_apart
+    names = shortened([visible(row.name) for row in shown], _KERNEL_WIDTH)
     rows = tuple(
         (_kernel_cell(name, row), *cells[1:])
         for name, row, cells in zip(names, shown, plain.rows, strict=True)
     )
-    choices = tuple(dict.fromkeys(visible(row.category) for row in shown))
-    return HtmlTable(
-        id=plain.id,
-        caption=plain.caption,
-        columns=plain.columns,
-        rows=rows,
-        left_out=plain.left_out,
-        choices=choices,
-    )
+    return replace(plain, rows=rows, choices=tuple(dict.fromkeys(visible(row.category) for row in shown)))
 
 
 def _kernel_cell(name: str, row: KernelRow) -> Cell:

@@ -15,7 +15,7 @@ from functools import partial
 from stepscope.analyse.results import EngagedView, RankReport, Report, RunSummary, Source, Trust
 from stepscope.model.errors import UsageError
 from stepscope.render.names import visible
-from stepscope.render.report import rank_tables, report_tables, run_tables
+from stepscope.render.report import operator_tables, rank_tables, report_tables, run_tables
 from stepscope.render.tables import Column, Kind, Table, Value, build
 
 _FORMULA_SIGNS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "|", "%")
@@ -33,6 +33,10 @@ _RANK_TABLES: tuple[Callable[[RankReport], Table], ...] = (
     rank_tables.rank_transfers,
     rank_tables.rank_idle,
     rank_tables.rank_annotations,
+    operator_tables.rank_operators,
+    operator_tables.rank_operator_categories,
+    operator_tables.rank_lines,
+    operator_tables.rank_modules,
     lambda rank: rank_tables.findings_table(rank.findings),
     rank_tables.rank_busy,
     rank_tables.rank_memory,
@@ -40,6 +44,10 @@ _RANK_TABLES: tuple[Callable[[RankReport], Table], ...] = (
 CSV_TABLES = (
     "kernels",
     "categories",
+    "operators",
+    "operator_categories",
+    "lines",
+    "modules",
     "stages",
     "steps",
     "transfers",

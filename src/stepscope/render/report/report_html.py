@@ -14,7 +14,7 @@ from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
 from stepscope.render.names import sentence
 from stepscope.render.page import PageKind, render_page
-from stepscope.render.report import rank_tables, report_tables, run_tables
+from stepscope.render.report import operator_tables, rank_tables, report_tables, run_tables
 from stepscope.render.report.answer import answer, next_commands, run_name, shown_findings
 from stepscope.render.report.chart_parts import Chart, Reading
 from stepscope.render.report.html_charts import rank_timeline, step_bars
@@ -23,8 +23,10 @@ from stepscope.render.report.html_tables import (
     file_link,
     html_table,
     kernel_table,
+    operator_table,
     tables_with_rows,
 )
+from stepscope.render.report.operator_tables import operators_note
 from stepscope.render.report.rank_names import rank_name
 from stepscope.render.report.stage_charts import run_waterfall
 from stepscope.render.report.what_ran import model_name
@@ -115,11 +117,17 @@ def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str)
         html_table(rank_tables.rank_steps(rank), prefix=prefix),
         html_table(rank_tables.rank_categories(rank), prefix=prefix),
         kernel_table(rank, prefix=prefix, limit=kernel_rows),
+        html_table(operator_tables.rank_operator_categories(rank), prefix=prefix),
+        operator_table(rank, prefix=prefix, limit=kernel_rows),
+        html_table(operator_tables.rank_lines(rank), prefix=prefix, limit=kernel_rows),
+        html_table(operator_tables.rank_modules(rank), prefix=prefix, limit=kernel_rows),
         html_table(rank_tables.rank_transfers(rank), prefix=prefix, limit=100),
         html_table(rank_tables.rank_idle(rank), prefix=prefix),
         html_table(rank_tables.rank_annotations(rank), prefix=prefix, limit=100),
     ]
     kernels = units.counted(rank.gpu.kernel_count, "kernel") if rank.gpu else "no GPU events"
+    if rank.operators:
+        kernels += f"; operators by {operators_note(rank.operators)}"
     if rank.attributed_share is not None:
         kernels += f"; {units.share(rank.attributed_share)} with a source line"
     return Section(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, visible
-from stepscope.render.report import rank_tables, report_tables, run_tables
+from stepscope.render.report import operator_tables, rank_tables, report_tables, run_tables
 from stepscope.render.report.answer import answer, finding_place, next_commands, run_name, shown_findings
 from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
@@ -88,10 +88,20 @@ def _rank(rank: RankReport, name: str) -> Iterator[str]:
         "name", "category", "total_ms", "share", "count", "mean_us", "source"
     )
     yield from _folded(f"{name}kernels", kernels, limit=_KERNEL_ROWS)
+    if rank.operators:
+        yield from _operators(rank, name)
     yield from _folded(f"{name}transfers", rank_tables.rank_transfers(rank), limit=_TRANSFER_ROWS)
     yield from _folded(f"{name}why the GPU was idle", rank_tables.rank_idle(rank))
     yield from _folded(f"{name}recorded ranges", rank_tables.rank_annotations(rank), limit=_TRANSFER_ROWS)
     yield from _findings(rank.findings, f"{name}findings")
+
+
+def _operators(rank: RankReport, name: str) -> Iterator[str]:
+    yield from _folded(f"{name}time by operator category", operator_tables.rank_operator_categories(rank))
+    operators = operator_tables.rank_operators(rank)
+    yield from _folded(f"{name}operators by self time", operators, limit=_KERNEL_ROWS)
+    yield from _folded(f"{name}lines of Python", operator_tables.rank_lines(rank), limit=_KERNEL_ROWS)
+    yield from _folded(f"{name}modules", operator_tables.rank_modules(rank), limit=_KERNEL_ROWS)
 
 
 def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:

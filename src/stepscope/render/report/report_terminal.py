@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
-from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
+from stepscope.analyse.results import Finding, OperatorTime, RankReport, Report, RunSummary
 from stepscope.render import terminal_tables as tables
 from stepscope.render import units
 from stepscope.render.names import sentence, shorten_path, visible
@@ -29,6 +29,7 @@ from stepscope.render.report.answer import (
     shown_findings,
     trace_lines,
 )
+from stepscope.render.report.operator_tables import operators_note
 from stepscope.render.report.rank_names import rank_prefix
 from stepscope.render.wrapping import wrap_command
 
@@ -242,11 +243,30 @@ def _rank_section(rank: RankReport, width: int, name: str) -> list[RenderableTyp
         parts += [*_heading(f"{name}GPU time by category"), tables.rank_categories(rank, width)]
     if rank.kernels:
         parts += [*_heading(f"{name}{tables.kernel_title(rank)}"), tables.rank_kernels(rank, width)]
+    if rank.operators:
+        parts += _operator_section(rank, rank.operators, width, name)
     if rank.annotations:
         parts += [*_heading(f"{name}Recorded ranges"), tables.rank_annotations(rank, width)]
     if rank.transfers:
         parts += [*_heading(f"{name}Transfers"), tables.rank_transfers(rank, width)]
     return parts + _findings(rank.findings, f"{name}Findings")
+
+
+def _operator_section(
+    rank: RankReport, found: OperatorTime, width: int, name: str
+) -> Iterator[RenderableType]:
+    """What the operators took where there are no kernels, and which lines and modules called them."""
+    yield from _heading(f"{name}Time by operator category")
+    yield Text(operators_note(found))
+    yield tables.rank_operator_categories(rank, width)
+    yield from _heading(f"{name}{tables.operator_title(rank)}")
+    yield tables.rank_operators(rank, width)
+    if found.lines:
+        yield from _heading(f"{name}Lines of Python")
+        yield tables.rank_lines(rank, width)
+    if found.modules:
+        yield from _heading(f"{name}Modules")
+        yield tables.rank_modules(rank, width)
 
 
 def _findings(findings: Sequence[Finding], title: str) -> list[RenderableType]:

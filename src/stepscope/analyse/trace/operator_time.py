@@ -1,0 +1,104 @@
+"""Whose time it is where operators nest: each moment is the innermost operator's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepscope.analyse.intervals import Intervals, union
+from stepscope.analyse.trace.mark_ranges import HostSpan
+from stepscope.analyse.trace.nesting import NONE, NestedSpans, thread_keys
+from stepscope.analyse.trace.stages_and_steps import Marks
+from stepscope.model.trace import I64, Trace
+from stepscope.model.vocabulary import Stage
+
+Thread = tuple[int, int]
+"""Process index and thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SelfTime:
+    """Self time by row of the operators, inside what of the trace is counted."""
+
+    self_ns: I64  # by row of Trace.operators; 0 for those that are not counted
+    counted: I64  # rows of the operators that are counted, in order
+    traced_ns: int  # the time they are counted in, summed over threads
+    basis: str  # in words
+
+    @property
+    def inside_ns(self) -> int:
+        """Time in any operator."""
+        return int(self.self_ns.sum())
+
+
+def self_times(trace: Trace, marks: Marks) -> SelfTime:
+    """Self time of the operators in the stages and steps, on their threads; one operator at least.
+
+    Without any the thread that has most operator time is counted. An operator's self time is its duration
+    less that of the operators inside it; of ranges that overlap without nesting each moment is counted once.
+    """
+    operators = trace.operators
+    code, threads = thread_keys(operators.process, operators.thread)
+    windows, basis = _windows(trace, marks, code, threads)
+    self_ns = np.zeros(len(operators.start_ns), np.int64)
+    counted = np.zeros(len(self_ns), np.bool_)
+    for index, thread in enumerate(threads):
+        if thread not in windows:
+            continue
+        rows = np.flatnonzero(code == index)
+        edges = windows[thread]
+        self_ns[rows] = _self_ns(operators.start_ns[rows], operators.duration_ns[rows], edges)
+        counted[rows] = _within(operators.start_ns[rows], edges)
+    return SelfTime(
+        self_ns=self_ns,
+        counted=np.flatnonzero(counted | (self_ns > 0)),
+        traced_ns=sum(edges.total_ns for edges in windows.values()),
+        basis=basis,
+    )
+
+
+def _windows(
+    trace: Trace, marks: Marks, code: I64, threads: list[Thread]
+) -> tuple[dict[Thread, Intervals], str]:
+    """What is counted of each thread that has operators, and in words."""
+    stages = [span for stage in marks.stages for span in stage.spans]
+    spans: list[HostSpan] = [*stages, *(step.span for step in marks.steps)]
+    windows = {
+        thread: union([span.start_ns for span in own], [span.end_ns for span in own])
+        for thread in threads
+        if (own := [span for span in spans if (span.process, span.thread) == thread])
+    }
+    if windows:
+        only_steps = marks.steps and all(stage.name == Stage.DENOISING.value for stage in marks.stages)
+        return windows, _steps(len(marks.steps)) if only_steps else "the traced stages"
+    start_ns, duration_ns = trace.operators.start_ns, trace.operators.duration_ns
+    busiest = int(np.argmax(np.bincount(code, weights=duration_ns)))
+    rows = code == busiest
+    whole = union([int(start_ns[rows].min())], [int((start_ns + duration_ns)[rows].max())])
+    return {threads[busiest]: whole}, "the thread with most operators"
+
+
+def _steps(count: int) -> str:
+    return "the traced step" if count == 1 else f"the {count:,} traced steps"
+
+
+def _within(at_ns: I64, windows: Intervals) -> NDArray[np.bool_]:
+    """Which moments lie in the windows."""
+    if not len(windows):
+        return np.zeros(len(at_ns), np.bool_)
+    place = np.searchsorted(windows.start_ns, at_ns, side="right") - 1
+    result: NDArray[np.bool_] = (place >= 0) & (at_ns < windows.end_ns[np.maximum(place, 0)])
+    return result
+
+
+def _self_ns(start_ns: I64, duration_ns: I64, windows: Intervals) -> I64:
+    """Self time inside the windows: between two neighbouring bounds one operator is innermost, or none."""
+    end_ns = start_ns + np.maximum(duration_ns, 0)
+    bounds = np.unique(np.concatenate((start_ns, end_ns, windows.start_ns, windows.end_ns)))
+    at_ns, length_ns = bounds[:-1], np.diff(bounds)
+    lasting = np.flatnonzero(end_ns > start_ns)
+    owner = NestedSpans(lasting, start_ns[lasting], end_ns[lasting]).innermost(at_ns)
+    known = _within(at_ns, windows) & (owner != NONE)
+    return np.bincount(owner[known], weights=length_ns[known], minlength=len(start_ns)).astype(np.int64)
