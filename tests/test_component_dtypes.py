@@ -19,7 +19,7 @@ from stepscope.analyse.comparison.cohort import identifying_facts, observe
 from stepscope.analyse.comparison.gate import gate
 from stepscope.analyse.report import AnalysedTrace, assemble
 from stepscope.analyse.results import Finding, Report, RunSummary
-from stepscope.analyse.run.precision import RUN_FINDING_IDS
+from stepscope.analyse.run.run_findings import RUN_FINDING_IDS
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Budget, Budgets, GateRules
 from stepscope.record.perf_dump import dump_schema

@@ -20,7 +20,7 @@ from stepscope.analyse.results import (
     Trust,
 )
 from stepscope.analyse.run.dump_against_trace import disagreements
-from stepscope.analyse.run.precision import RUN_FINDING_IDS
+from stepscope.analyse.run.run_findings import RUN_FINDING_IDS
 from stepscope.analyse.trace.analysis import Analysis, analyse
 from stepscope.analyse.trace.annotation_table import annotation_rows
 from stepscope.analyse.trace.kernel_table import category_rows, kernel_rows

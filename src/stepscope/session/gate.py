@@ -11,7 +11,7 @@ from stepscope.analyse.comparison.gate import gate, history_entry
 from stepscope.analyse.comparison.gate_results import GATE_SCHEMA_VERSION, GateReport, GateResult
 from stepscope.analyse.findings import FINDING_IDS
 from stepscope.analyse.results import RankReport
-from stepscope.analyse.run.precision import RUN_FINDING_IDS
+from stepscope.analyse.run.run_findings import RUN_FINDING_IDS
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.budget import Baseline, Budgets, HistoryEntry
 from stepscope.model.dump import PerfDump

@@ -11,7 +11,8 @@ from stepscope.analyse.comparison.cohort import Observation, identifying_facts, 
 from stepscope.analyse.comparison.gate_results import Check, GateResult, Outcome
 from stepscope.analyse.findings import skew_findings
 from stepscope.analyse.results import RankReport, RunSummary
-from stepscope.analyse.run.precision import RUN_FINDING_IDS
+from stepscope.analyse.run.in_loop import IN_LOOP_IDS
+from stepscope.analyse.run.run_findings import RUN_FINDING_IDS
 from stepscope.model.budget import Baseline, Budget, Budgets, GateRules, HistoryEntry
 
 SYNC_IN_LOOP = "host.sync_in_loop"
@@ -105,11 +106,15 @@ def _rule_checks(summary: RunSummary, rules: GateRules, ranks: Sequence[RankRepo
 
 
 def _run_finding_check(finding_id: str, summary: RunSummary) -> Check:
-    """Whether the run has the finding, which takes no trace but a dump that tells its components' dtypes."""
+    """Whether the run has the finding, which takes no trace but a dump that tells what it rests on."""
     found = [finding for finding in summary.findings if finding.id == finding_id]
-    known = any(key.startswith("component_dtypes.") for key, _ in summary.workload)
     said = [f"{finding.title}: {finding.evidence}" for finding in found]
-    said += [] if known else ["not measured: the dump does not tell the dtypes of components"]
+    if finding_id in IN_LOOP_IDS:
+        known, missing = summary.producer == "stepscope", "the order of stages"
+    else:
+        known = any(key.startswith("component_dtypes.") for key, _ in summary.workload)
+        missing = "the dtypes of components"
+    said += [] if known else [f"not measured: the dump does not tell {missing}"]
     return _rule(f"no {finding_id}", not said, "; ".join(said))
 
 

@@ -9,12 +9,12 @@ from stepscope.analyse.results import Finding
 from stepscope.model.dump import DumpStage, PerfDump
 from stepscope.model.vocabulary import Stage
 
-RUN_FINDING_IDS = (
+FLOAT32_IDS = (
     "components.float32_vae",
     "components.float32_text_encoder",
     "components.float32_image_encoder",
 )
-"""Every id that a finding of a run's own times can have; no trace is needed for them."""
+"""Their ids."""
 
 FLOAT32_FROM = 0.05
 """Share of the call that the stages of a float32 component must take to be told. At half the bytes for each
@@ -38,7 +38,7 @@ class _Role:
 _TRY = "Try {flag} (in code of your own {module}.to(torch.bfloat16)) and compare the pictures"
 _ROLES = (
     _Role(
-        id=RUN_FINDING_IDS[0],
+        id=FLOAT32_IDS[0],
         names=("vae", "vqgan", "vqvae", "movq"),
         stages=(Stage.DECODING, Stage.IMAGE_VAE_ENCODING),
         title="The VAE computes in float32",
@@ -46,14 +46,14 @@ _ROLES = (
         "and some model cards ask for float32.",
     ),
     _Role(
-        id=RUN_FINDING_IDS[1],
+        id=FLOAT32_IDS[1],
         names=("text_encoder",),
         stages=(Stage.TEXT_ENCODING,),
         title="A text encoder computes in float32",
         remedy=f"{_TRY}; some T5 encoders overflow in fp16.",
     ),
     _Role(
-        id=RUN_FINDING_IDS[2],
+        id=FLOAT32_IDS[2],
         names=("image_encoder",),
         stages=(Stage.IMAGE_ENCODING,),
         title="The image encoder computes in float32",

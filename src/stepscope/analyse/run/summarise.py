@@ -9,7 +9,7 @@ from typing import Any
 
 from stepscope.analyse.results import OutsideTime, RunSummary, StageTime, StepPartTime, StepTime
 from stepscope.analyse.run.dump_trust import judge
-from stepscope.analyse.run.precision import float32_components
+from stepscope.analyse.run.run_findings import run_findings
 from stepscope.analyse.run.step_statistics import mark_outliers, step_statistics
 from stepscope.model.dump import PerfDump
 
@@ -47,7 +47,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         peak_memory_bytes=_peak_memory_bytes(dump),
         incomplete_reason=dump.incomplete_reason,
         warnings=dump.warnings,
-        findings=float32_components(dump),
+        findings=run_findings(dump),
         traced_ms=traced_ms(dump),
         traced_over_warmup=_traced_over_warmup(dump),
         moved_ms=moved_ms,
