@@ -259,6 +259,8 @@ class PlaceRow:
     category: str  # KernelCategory of most of the time
     operator: str  # that takes most of it
     module_count: int = 1  # modules that run through the line
+    python_ms: float = 0.0  # in no operator, before those of this row
+    calls: int | None = None  # of a module; None: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +275,7 @@ class OperatorTime:
     traced_ms: float
     inside_ms: float
     count: int
+    outermost_count: int  # of them, in no other operator
     located_share: float | None  # of the operators' time, with a source line; None: no sources recorded
     rows: tuple[KernelRow, ...]
     categories: tuple[CategoryRow, ...]

@@ -24,6 +24,7 @@ from stepscope.analyse.findings.kernels import (
     unbatched_guidance,
     unfused_elementwise,
 )
+from stepscope.analyse.findings.operators import python_bound, python_loops
 from stepscope.analyse.findings.recording import memory_growth, odd_profiler_steps, recorded_step_count
 from stepscope.analyse.results import Finding, RankReport
 from stepscope.analyse.trace.analysis import Analysis
@@ -37,6 +38,8 @@ RULES: tuple[Rule, ...] = (
     odd_profiler_steps,
     synchronisation_in_loop,
     host_bound_stages,
+    python_loops,
+    python_bound,
     allocation_in_loop,
     slow_steps,
     offload_on_critical_path,
@@ -53,10 +56,10 @@ RULES: tuple[Rule, ...] = (
 
 FINDING_IDS = (
     "recording.step_count", "recording.profiler_step", "host.sync_in_loop", "host.launch_bound", "host.late",
-    "host.allocation_in_loop", "steps.slow", "steps.unbatched_guidance", "copies.offload_exposed",
-    "copies.pageable", "copies.device_to_device", "kernels.gaps", "kernels.unfused_chains",
-    "kernels.layout_transposes", "kernels.fp32_decoder", "kernels.fp32_casts", "communication.exposed",
-    "communication.straggler", "memory.grows",
+    "host.python_loop", "host.python_bound", "host.allocation_in_loop", "steps.slow",
+    "steps.unbatched_guidance", "copies.offload_exposed", "copies.pageable", "copies.device_to_device",
+    "kernels.gaps", "kernels.unfused_chains", "kernels.layout_transposes", "kernels.fp32_decoder",
+    "kernels.fp32_casts", "communication.exposed", "communication.straggler", "memory.grows",
 )  # fmt: skip
 """Every id that a finding of a trace can have: what a gate may forbid."""
 

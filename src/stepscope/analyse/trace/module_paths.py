@@ -12,8 +12,8 @@ from stepscope.analyse.trace.source_policy import is_module_frame, module_class
 from stepscope.model.trace import I64, Trace
 
 
-def module_paths_at(trace: Trace, place: HostPlaces) -> tuple[I64, Sequence[str]]:
-    """For each place the id of its path, outermost class first, and the paths; ``NONE`` without."""
+def module_paths_at(trace: Trace, place: HostPlaces) -> tuple[I64, Sequence[str], I64]:
+    """For each place the id of its path, outermost class first (``NONE``: none); the paths; calls of each."""
     frames = trace.frames
     named = np.array([is_module_frame(name) for name in trace.names] or [False], np.bool_)
     rows = np.flatnonzero(named[frames.name]) if len(frames.name) else np.empty(0, np.int64)
@@ -21,7 +21,7 @@ def module_paths_at(trace: Trace, place: HostPlaces) -> tuple[I64, Sequence[str]
     found = innermost(frames, rows, place.process, place.thread, place.at_ns)
     of_frame = np.full(len(frames.name) + 1, NONE, np.int64)  # the last one for no frame
     of_frame[rows] = ids
-    return of_frame[found], texts
+    return of_frame[found], texts, np.bincount(ids, minlength=len(texts))
 
 
 def _paths(trace: Trace, rows: I64) -> tuple[I64, Sequence[str]]:

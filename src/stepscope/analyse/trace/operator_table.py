@@ -40,6 +40,7 @@ class _Counted:
     name: I32
     category: I32  # index into CATEGORIES
     self_ns: I64
+    python_ns: I64
 
     def share(self, spent_ns: int) -> float:
         return spent_ns / self.time.traced_ns if self.time.traced_ns else 0.0
@@ -64,6 +65,7 @@ def operator_time(found: Analysis) -> OperatorTime | None:
         name=operators.name[rows],
         category=_categories(trace, operators.name[rows]),
         self_ns=time.self_ns[rows],
+        python_ns=time.python_ns[rows],
     )
     located = int(counted.self_ns[counted.attribution.source != NONE].sum())
     return OperatorTime(
@@ -71,6 +73,7 @@ def operator_time(found: Analysis) -> OperatorTime | None:
         traced_ms=time.traced_ns / 1e6,
         inside_ms=time.inside_ns / 1e6,
         count=len(rows),
+        outermost_count=int(np.count_nonzero(time.outermost[rows])),
         located_share=located / max(time.inside_ns, 1) if trace.has_stacks or trace.sources else None,
         rows=_by_name(found, counted),
         categories=_by_category(counted),
@@ -116,14 +119,15 @@ def _by_category(counted: _Counted) -> tuple[CategoryRow, ...]:
 
 def _by_line(counted: _Counted) -> tuple[PlaceRow, ...]:
     """By line of Python; operators whose line is not known are in no row."""
-    line, (path, texts) = _lines(counted), _module_paths(counted)
+    line, modules = _lines(counted), _modules(counted)
     known = np.flatnonzero(line != NONE)
     groups = group_by((line[known],))
-    modules = _modules_of(groups, path[known], counted.self_ns[known])
+    around = _modules_of(groups, modules.path[known], counted.self_ns[known])
     rows = []
     for place in _places(counted, groups, known):
-        module, count = modules[place.group]
-        row = place.told(counted, _source(counted, place.row), None if module == NONE else texts[module])
+        module, count = around[place.group]
+        name = None if module == NONE else modules.texts[module]
+        row = place.told(counted, _source(counted, place.row), name)
         rows.append(replace(row, module_count=count))
     return tuple(rows)
 
@@ -140,12 +144,14 @@ def _modules_of(groups: Groups, path: I64, spent: I64) -> list[tuple[int, int]]:
 
 def _by_module(counted: _Counted) -> tuple[PlaceRow, ...]:
     """By path of the module whose code called; the numbers of repeated blocks are one."""
-    path, texts = _module_paths(counted)
-    known = np.flatnonzero(path != NONE)
-    return tuple(
-        place.told(counted, None, texts[int(path[place.row])])
-        for place in _places(counted, group_by((path[known],)), known)
-    )
+    modules = _modules(counted)
+    known = np.flatnonzero(modules.path != NONE)
+    rows = []
+    for place in _places(counted, group_by((modules.path[known],)), known):
+        module = int(modules.path[place.row])
+        row = place.told(counted, None, modules.texts[module])
+        rows.append(replace(row, calls=int(modules.calls[module]) or None))
+    return tuple(rows)
 
 
 def _lines(counted: _Counted) -> I64:
@@ -176,7 +182,7 @@ def _folded(module_path: str) -> str:
     return _NUMBERED.sub("*", module_path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     """One group of operators, and one of them for the operator that takes most of its time."""
 
@@ -184,6 +190,7 @@ class _Place:
     row: int
     count: int
     total_ns: int
+    python_ns: int
 
     def told(self, counted: _Counted, source: Source | None, module: str | None) -> PlaceRow:
         """The row as it is published."""
@@ -195,6 +202,7 @@ class _Place:
             count=self.count,
             category=CATEGORIES[int(counted.category[self.row])].value,
             operator=counted.trace.names[int(counted.name[self.row])],
+            python_ms=self.python_ns / 1e6,
         )
 
 
@@ -203,26 +211,47 @@ def _places(counted: _Counted, groups: Groups, rows: I64) -> Sequence[_Place]:
     if not len(rows):
         return ()
     spent = counted.self_ns[rows]
-    totals = groups.total(spent)
+    totals, between = groups.total(spent), groups.total(counted.python_ns[rows])
     usual = heaviest_of(groups, counted.name[rows].astype(np.int64), spent + 1)
     order = np.argsort(-totals, kind="stable")[:MOST_PLACES]
     return [
-        _Place(int(index), int(rows[usual[index]]), int(groups.count[index]), int(totals[index]))
+        _Place(
+            group=int(index),
+            row=int(rows[usual[index]]),
+            count=int(groups.count[index]),
+            total_ns=int(totals[index]),
+            python_ns=int(between[index]),
+        )
         for index in order
     ]
 
 
-def _module_paths(counted: _Counted) -> tuple[I64, Sequence[str]]:
-    """For each operator the id of its module's path, and the paths; ``NONE`` where no module is known."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Modules:
+    """For each operator the id of its module's path (``NONE``: not known), and how often each was called."""
+
+    path: I64
+    texts: Sequence[str]
+    calls: I64  # by path
+
+
+def _modules(counted: _Counted) -> _Modules:
+    """From the recorded lines where there are any, else from frames."""
     trace, source = counted.trace, counted.trace.operators.source[counted.attribution.operator]
     if not (source != NONE).any():
-        return module_paths_at(trace, counted.place)
+        return _Modules(*module_paths_at(trace, counted.place))
     texts: dict[str, int] = {}
-    of_source = np.full(len(trace.sources) + 1, NONE, np.int64)  # the last one for no source
+    whole: dict[str, int] = {}
+    of_source = np.full((2, len(trace.sources) + 1), NONE, np.int64)  # the last one for no source
     for index, line in enumerate(trace.sources):
         if line.module_path:
-            of_source[index] = texts.setdefault(_folded(line.module_path), len(texts))
-    return of_source[source], tuple(texts)
+            of_source[0, index] = texts.setdefault(_folded(line.module_path), len(texts))
+            of_source[1, index] = whole.setdefault(line.module_path, len(whole))
+    path, module = of_source[:, source]
+    # A module is called once in a forward, as a rule: a call for each forward that has operators of it.
+    runs = group_by((module, counted.attribution.step, counted.attribution.forward))
+    called = path[runs.first]
+    return _Modules(path, tuple(texts), np.bincount(called[called != NONE], minlength=len(texts)))
 
 
 def _categories(trace: Trace, names: I32) -> I32:
