@@ -20,6 +20,7 @@ from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
+from stepscope.capture.iterations import watch_iterations
 from stepscope.capture.labels import watch_labels
 from stepscope.capture.memory import MemoryWatch
 from stepscope.capture.nsight.marker import NvtxRequest, watch_call
@@ -93,6 +94,7 @@ class Observer:
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
         watch_labels(self._wrappers)
+        watch_iterations(self._wrappers)
         return parts
 
     def _add(self, parts: Parts, part: Any, methods: Methods) -> None:
