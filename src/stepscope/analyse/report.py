@@ -21,6 +21,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.analyse.run.dump_against_trace import disagreements
 from stepscope.analyse.run.run_findings import RUN_FINDING_IDS
+from stepscope.analyse.run_with_trace import rank_with_run, run_with_trace
 from stepscope.analyse.trace.analysis import Analysis, analyse
 from stepscope.analyse.trace.annotation_table import annotation_rows
 from stepscope.analyse.trace.kernel_table import category_rows, kernel_rows
@@ -105,14 +106,15 @@ def assemble(
     reasons += [_of_rank(one.rank, reason, several) for one in ordered for reason in one.untrusted]
     reasons += disagreements(runs, [one.rank for one in ordered])
     remarks = [_of_rank(one.rank, remark, several) for one in ordered for remark in one.warnings]
+    ranks = skew_findings([one.rank for one in ordered])
     trusted = not reasons and all(run.trust.ok for run in runs)
     return Report(
         schema_version=REPORT_SCHEMA_VERSION,
         source=tuple(sources),
         trust=Trust(ok=trusted, reasons=tuple(reasons)),
         warnings=(*warnings, *remarks),
-        runs=tuple(_without_seen(run, ordered) for run in runs),
-        ranks=skew_findings([one.rank for one in ordered]),
+        runs=tuple(run_with_trace(_without_seen(run, ordered), ranks) for run in runs),
+        ranks=tuple(rank_with_run(rank, runs) for rank in ranks),
     )
 
 

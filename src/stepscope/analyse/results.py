@@ -201,6 +201,7 @@ class StepRow:
     inferred: bool
     start_ms: float = 0.0
     transfer_ms: float | None = None  # of it: weights that offloading moves, in no step of a perf dump
+    source: Source | None = None  # whose code a slow step was in for longer than the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +275,7 @@ class OperatorTime:
     basis: str  # what of the trace is counted, in words: "5 steps"
     traced_ms: float
     inside_ms: float
+    calling_ms: float  # of the rest, Python that calls the next operator: pauses below a millisecond
     count: int
     outermost_count: int  # of them, in no other operator
     located_share: float | None  # of the operators' time, with a source line; None: no sources recorded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -26,6 +26,14 @@ NAMED_STEPS = 8
 
 _RECORDING_COSTS = "; a profiler slows such a host too, by a third or so"
 """Kernels and launches only, 4 blocks of Qwen-Image on an H200: docs/measurements.md, What tracing costs."""
+
+SLOW_STEPS = "steps.slow"
+_ONCE = (
+    "What happens once (loading a library, compiling, autotuning) belongs into a warm-up run "
+    "with the same shapes; what happens in every run belongs out of the loop."
+)
+RECURS = "It comes back, so no warm-up helps: do it outside of the loop, or less often, or make it cheaper."
+"""What to do about slow steps of one cause."""
 
 _ASK_ONCE = (
     "Keep the value on the host (a Python number computed before the loop), or ask once after the loop; "
@@ -145,18 +153,23 @@ def slow_steps(found: Analysis, rank: RankReport) -> Iterable[Finding]:
     cost_ms = sum(row.duration_ms - statistics.median_ms for row in slow)
     if slow and worth_telling(found, cost_ms * 1e6):
         worst = max(slow, key=lambda row: row.duration_ms)
-        which = ", ".join(str(row.index) for row in slow[:NAMED_STEPS])
-        if len(slow) > NAMED_STEPS:
-            which += f" and {len(slow) - NAMED_STEPS:,} more are"
+        again = worst.source is not None and sum(row.source == worst.source for row in slow) > 1
         yield Finding(
-            id="steps.slow",
-            title=f"Step{'s' if len(slow) > 1 else ''} {which} slower than the others",
+            id=SLOW_STEPS,
+            title=f"Step{'s' if len(slow) > 1 else ''} {named_steps([row.index for row in slow])}"
+            f"{' are' if len(slow) > NAMED_STEPS else ''} slower than the others",
             evidence=(
                 f"step {worst.index} takes {worst.duration_ms:.1f} ms, "
                 f"{worst.duration_ms / statistics.median_ms:.1f} times the median: {worst.outlier}"
             ),
             cost_ms=cost_ms,
-            source=None,
-            remedy="What happens once (loading a library, compiling, autotuning) belongs into a warm-up run "
-            "with the same shapes; what happens in every run belongs out of the loop.",
+            source=worst.source,
+            remedy=RECURS if again else _ONCE,
         )
+
+
+def named_steps(indices: Sequence[int]) -> str:
+    """The numbers of steps, the first few one by one."""
+    which = ", ".join(str(index) for index in indices[:NAMED_STEPS])
+    left = len(indices) - NAMED_STEPS
+    return f"{which} and {left:,} more" if left > 0 else which

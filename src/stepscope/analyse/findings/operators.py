@@ -67,7 +67,7 @@ def python_bound(found: Analysis, rank: RankReport) -> Iterable[Finding]:
     operators = rank.operators
     if operators is None or found.trace.has_stacks or not found.marks.steps:
         return
-    between_ms = operators.traced_ms - operators.inside_ms
+    between_ms = operators.calling_ms
     mean_us = operators.inside_ms * 1e3 / max(operators.outermost_count, 1)
     if between_ms < PYTHON_FROM * operators.traced_ms or mean_us >= SMALL_OPERATOR_US:
         return

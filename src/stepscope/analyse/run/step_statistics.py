@@ -25,6 +25,7 @@ Full-size pipelines on a quiet GPU keep within 2 % (facts: 350 ms a step, H200).
 
 
 WHAT_TELLS_MORE = "a trace (--profile) shows what ran there"
+_TRACED = "traced"
 _FIRST_UNKNOWN = "the first step, for a cause that was not recorded: the warm-up was steady"
 
 
@@ -89,6 +90,7 @@ def mark_outliers(
     usual_forwards = Counter(step.forwards for step in steps).most_common(1)[0][0]
     usual = usual_parts(_alike(steps)[1])
     settling = _after_a_trace(steps)
+    traced_ms = _usual_traced_ms(steps)
 
     def words(step: StepTime) -> str | None:
         ratio = step.duration_ms / statistics.median_ms
@@ -96,6 +98,8 @@ def mark_outliers(
             return None
         after_a_trace = step.index in settling
         cause = _cause(step, ratio, usual_forwards, steady=steady, after_a_trace=after_a_trace)
+        if cause == _TRACED and step.duration_ms > OUTLIER_ABOVE * traced_ms:
+            cause = ""  # the other traced ones are not so slow
         return cause or _place(step, usual, steady=steady)
 
     return tuple(replace(step, outlier=step.outlier or words(step)) for step in steps)
@@ -115,6 +119,12 @@ def _alike(steps: Sequence[StepTime]) -> tuple[str, Sequence[StepTime]]:
     if len(computed) >= ENOUGH_STEPS:
         return f"the {len(computed)} computed steps, traced ones too: fewer than 3 are untraced", computed
     return "all steps: too few to leave any out", steps
+
+
+def _usual_traced_ms(steps: Sequence[StepTime]) -> float:
+    """The median of traced steps; infinite where there are too few to tell one from the others."""
+    traced = [step.duration_ms for step in steps if step.traced and not step.profiler_warmup]
+    return float(np.median(traced)) if len(traced) >= ENOUGH_STEPS else math.inf
 
 
 def _after_a_trace(steps: Sequence[StepTime]) -> set[int]:
@@ -137,7 +147,7 @@ def _cause(
     if step.forwards != usual_forwards:
         return f"{step.forwards} denoiser forwards, {usual_forwards} in most steps"
     if step.traced:
-        return "traced"
+        return _TRACED
     if after_a_trace and ratio > 1:
         return "the first after the profiler had stopped"
     if step.index == 0 and ratio > 1 and not steady:

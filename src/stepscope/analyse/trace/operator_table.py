@@ -72,6 +72,7 @@ def operator_time(found: Analysis) -> OperatorTime | None:
         basis=time.basis,
         traced_ms=time.traced_ns / 1e6,
         inside_ms=time.inside_ns / 1e6,
+        calling_ms=time.calling_ns / 1e6,
         count=len(rows),
         outermost_count=int(np.count_nonzero(time.outermost[rows])),
         located_share=located / max(time.inside_ns, 1) if trace.has_stacks or trace.sources else None,

@@ -14,6 +14,9 @@ from stepscope.analyse.trace.stages_and_steps import Marks
 from stepscope.model.trace import I64, Trace
 from stepscope.model.vocabulary import Stage
 
+LONGEST_CALLING_NS = 1_000_000
+"""The Python between two operators of a model takes 1 to 100 µs; ten times that is something else."""
+
 Thread = tuple[int, int]
 """Process index and thread."""
 
@@ -28,6 +31,11 @@ class SelfTime:
     counted: I64  # rows of the operators that are counted, in order
     traced_ns: int  # the time they are counted in, summed over threads
     basis: str  # in words
+
+    @property
+    def calling_ns(self) -> int:
+        """Time between operators in which Python calls the next: a longer pause is a wait or a callback."""
+        return int(self.python_ns[self.python_ns < LONGEST_CALLING_NS].sum())
 
     @property
     def inside_ns(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from stepscope.analyse.trace.analysis import Analysis
 from stepscope.analyse.trace.gpu_time import busy_ns_by
 from stepscope.analyse.trace.host_place import host_place
 from stepscope.analyse.trace.nesting import NONE
+from stepscope.analyse.trace.step_frames import StepFrames
 from stepscope.model.trace import I64
 
 CLEAR = 0.1
@@ -116,12 +118,25 @@ class _Usual:
         self.median_operators = 0.0 if self.operators is None else float(np.median(self.operators))
         self.gaps = np.argsort(found.gaps.start_ns, kind="stable")
         self.gap_starts_ns = found.gaps.start_ns[self.gaps]
+        self._found = found
+
+    @cached_property
+    def frames(self) -> StepFrames | None:
+        """Where the steps' time was in Python; None where no frames were recorded."""
+        return StepFrames(self._found) if len(self._found.trace.frames.name) else None
 
 
 def _with_outlier(found: Analysis, usual: _Usual, row: StepRow, position: int) -> StepRow:
     if OUTLIER_BELOW <= row.duration_ms / usual.median_ms <= OUTLIER_ABOVE:
         return row
     causes = list(_differences(found, usual, row, position))
+    frame = None
+    # With a GPU the device's own causes come first: Python that runs beside it costs nothing.
+    if row.duration_ms > usual.median_ms and usual.frames and not (causes and len(found.work)):
+        frame = usual.frames.difference(position)
+    if frame is not None and frame.extra_ms > CLEAR * usual.median_ms:
+        causes.append(frame.words)
+        row = replace(row, source=frame.source)
     return replace(row, outlier="; ".join(causes) or "nothing else in it differs")
 
 
