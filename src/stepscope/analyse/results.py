@@ -132,6 +132,7 @@ class RunSummary:
     moved_ms: float = 0.0  # of the total, exposed moves of weights: in no stage
     moved_share: float = 0.0
     unaccounted_share: float = 0.0
+    call_id: int | None = None  # which call of its program it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,6 +378,7 @@ class RankReport:
     memory: tuple[MemoryPoint, ...] = ()
     busy_over_time: tuple[BusyPoint, ...] = ()
     findings: tuple[Finding, ...] = ()
+    call_id: int | None = None  # of the run with the same request, where several runs were read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

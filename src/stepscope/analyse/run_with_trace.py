@@ -12,8 +12,10 @@ from stepscope.analyse.run.step_statistics import WHAT_TELLS_MORE
 
 
 def rank_with_run(rank: RankReport, runs: Sequence[RunSummary]) -> RankReport:
-    """The trace's slow steps with how often the whole run has such, and what they cost together."""
+    """The trace with its call's number; its slow steps with how often the run has such, at what cost."""
     run = next((run for run in runs if _same(run, rank)), None)
+    if run is not None and len(runs) > 1:
+        rank = replace(rank, call_id=run.call_id)
     again = None if run is None else _recurs(run, rank)
     if run is None or again is None:
         return rank

@@ -38,6 +38,7 @@ _LONGEST_SPARK = 60
 def runs(report: Report, width: int) -> Grid:
     """The runs side by side."""
     keys = (
+        "call",
         "run",
         "rank",
         "trusted",
@@ -47,7 +48,7 @@ def runs(report: Report, width: int) -> Grid:
         "step_median_ms",
         "slowest_ratio",
     )
-    layout = Layout(flexible="run", optional=("rank", "step_count"))
+    layout = Layout(flexible="run", optional=("rank", "step_count", "slowest_ratio"))
     return grid(report_tables.runs_table(report).pick(*keys), layout, width)
 
 

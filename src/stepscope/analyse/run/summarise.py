@@ -40,6 +40,7 @@ def summarise(dump: PerfDump, *, path: str | None = None) -> RunSummary:
         coverage=dump.coverage,
         profiler_pause_ms=dump.profiler_pause_ms,
         rank=dump.rank,
+        call_id=dump.call_id,
         environment=flatten(_environment(dump)),
         workload=flatten({**dump.meta, **dump.workload, **_warmup(dump)}),
         engaged=flatten(dump.engaged),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from stepscope.analyse.results import (
     Finding,
@@ -28,8 +27,9 @@ from stepscope.render.names import sentence, shorten_path, visible
 from stepscope.render.report.operator_tables import between_share
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
+from stepscope.render.report.run_names import run_label
+from stepscope.render.report.several_runs import models, several_runs_lines
 from stepscope.render.report.stage_sentences import between_sentence, dominant_sentence
-from stepscope.render.report.what_ran import model_sentence
 
 MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
@@ -60,7 +60,7 @@ class Answer:
 def answer(report: Report) -> Answer:
     """The sentences for ``report``."""
     owner, finding = top_finding(report)
-    lines = [*_model_lines(report.runs[:_SHOWN_RANKS]), *_time_lines(report), *trace_lines(report)]
+    lines = [*_time_lines(report), *trace_lines(report)]
     order = list(dict.fromkeys(line.label for line in lines))
     lines.sort(key=lambda line: order.index(line.label))  # the same question of all runs and ranks together
     return Answer(
@@ -98,7 +98,7 @@ def top_finding(report: Report) -> tuple[str | None, Finding | None]:
     findings: list[Finding] = []
     for run in report.runs:
         findings += run.findings
-        name = f"{run_name(run)} rank {run.rank}" if len(report.runs) > 1 else None
+        name = run_label(run, report.runs) if len(report.runs) > 1 else None
         owners |= {id(finding): name for finding in run.findings}
     for rank in report.ranks:
         findings += rank.findings
@@ -108,22 +108,12 @@ def top_finding(report: Report) -> tuple[str | None, Finding | None]:
     return (owners[id(first)], first) if first is not None else (None, None)
 
 
-def _model_lines(runs: Sequence[RunSummary]) -> list[Line]:
-    """What was run: once where it was the same of all runs."""
-    told = [model_sentence(run) for run in runs]
-    if len(set(told)) == 1:
-        return [Line(label="Model", text=told[0])] if told[0] else []
-    return [
-        Line(label="Model", text=f"{run_name(run)} rank {run.rank}: {text}")
-        for run, text in zip(runs, told, strict=True)
-        if text
-    ]
-
-
 def _time_lines(report: Report) -> list[Line]:
+    if len(report.runs) > 1:
+        return [Line(label=label, text=text) for label, text in several_runs_lines(report.runs)]
     if report.runs:
-        several = len(report.runs) > 1
-        return [line for run in report.runs[:_SHOWN_RANKS] for line in _run_lines(run, several=several)]
+        told = [Line(label=label, text=text) for label, text in models(report.runs)]
+        return told + run_lines(report.runs[0])
     return [
         line
         for rank in report.ranks[:_SHOWN_RANKS]
@@ -131,19 +121,25 @@ def _time_lines(report: Report) -> list[Line]:
     ]
 
 
-def _run_lines(run: RunSummary, *, several: bool) -> list[Line]:
-    name = f"{run_name(run)} rank {run.rank}: " if several else ""
+def run_lines(run: RunSummary) -> list[Line]:
+    """What one run took: its total, dominant stage and steps."""
     stage = next((stage for stage in run.stages if stage.name == run.dominant_stage), None)
-    lines = [Line(label="Total", text=name + total_sentence(run))]
-    if not run.trust.ok and several:
-        lines.append(Line(label="Untrusted", text=name + "; ".join(run.trust.reasons)))
+    lines = [Line(label="Total", text=total_sentence(run))]
     if stage is not None:
-        lines.append(Line(label="Dominant", text=name + dominant_sentence(run.stages, stage.name)))
+        lines.append(Line(label="Dominant", text=dominant_sentence(run.stages, stage.name)))
     if between := between_sentence(run):
-        lines.append(Line(label="Between", text=name + between))
-    lines.append(Line(label="Steps", text=name + steps_sentence(run.step_statistics, run.steps)))
+        lines.append(Line(label="Between", text=between))
+    lines.append(Line(label="Steps", text=steps_sentence(run.step_statistics, run.steps)))
     if run.step_cache is not None:
-        lines.append(Line(label="Cache", text=name + cache_sentence(run.step_cache, len(run.steps))))
+        lines.append(Line(label="Cache", text=cache_sentence(run.step_cache, len(run.steps))))
+    return lines
+
+
+def one_of_several_lines(run: RunSummary) -> list[Line]:
+    """The same for a run beside others: with why it may not be trusted, as the first lines tell it of all."""
+    lines = [Line(label=line.label, text=sentence(line.text)) for line in run_lines(run)]
+    if not run.trust.ok:
+        lines.insert(1, Line(label="Untrusted", text=sentence("; ".join(run.trust.reasons))))
     return lines
 
 
@@ -163,11 +159,6 @@ def _trace_time_lines(rank: RankReport, name: str) -> list[Line]:
         Line(label="Dominant", text=name + text),
         Line(label="Steps", text=name + steps_sentence(rank.step_statistics, rank.steps)),
     ]
-
-
-def run_name(run: RunSummary) -> str:
-    """What a run is called: its id, else its file."""
-    return run.request_id or PurePath(run.path or "without a name").name
 
 
 def total_sentence(run: RunSummary) -> str:

@@ -28,13 +28,17 @@ def rank_name(rank: RankReport, ranks: Sequence[RankReport]) -> str:
 
 
 def rank_prefix(rank: RankReport, ranks: Sequence[RankReport]) -> str:
-    """The name with a colon, to stand before a sentence; nothing where there is one rank only."""
+    """The name with a colon, to stand before a sentence; nothing where there is nothing to tell it from."""
+    if len(ranks) == 1 and rank.call_id is not None:  # one trace beside several runs
+        return f"call {rank.call_id}: "
     return f"{rank_name(rank, ranks)}: " if len(ranks) > 1 else ""
 
 
 def _origin(rank: RankReport, ranks: Sequence[RankReport]) -> str:
     """The first of request, file name and path that tells the trace from the others of its number."""
     alike = [other for other in ranks if other.rank == rank.rank]
+    if rank.call_id is not None and sum(other.call_id == rank.call_id for other in alike) == 1:
+        return f"call {rank.call_id}"
     if rank.request_id and sum(other.request_id == rank.request_id for other in alike) == 1:
         return rank.request_id
     name = PurePath(rank.path).name

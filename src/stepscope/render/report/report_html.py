@@ -15,7 +15,13 @@ from stepscope.render import units
 from stepscope.render.names import sentence
 from stepscope.render.page import PageKind, render_page
 from stepscope.render.report import operator_tables, rank_tables, report_tables, run_tables
-from stepscope.render.report.answer import answer, next_commands, run_name, shown_findings
+from stepscope.render.report.answer import (
+    Line,
+    answer,
+    next_commands,
+    one_of_several_lines,
+    shown_findings,
+)
 from stepscope.render.report.chart_parts import Chart, Reading
 from stepscope.render.report.html_charts import rank_timeline, step_bars
 from stepscope.render.report.html_tables import (
@@ -28,6 +34,7 @@ from stepscope.render.report.html_tables import (
 )
 from stepscope.render.report.operator_tables import operators_note
 from stepscope.render.report.rank_names import rank_name
+from stepscope.render.report.run_names import run_heading, run_label
 from stepscope.render.report.stage_charts import run_waterfall
 from stepscope.render.report.what_ran import model_name
 
@@ -47,6 +54,7 @@ class Section:
     tables: tuple[HtmlTable, ...]
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()  # of a run beside others
 
 
 def render_html(report: Report) -> str:
@@ -74,7 +82,7 @@ def _overview(report: Report) -> tuple[HtmlTable, ...]:
 
 
 def _sections(report: Report) -> list[Section]:
-    runs = [_run_section(run, f"run{at}") for at, run in enumerate(report.runs)]
+    runs = [_run_section(run, f"run{at}", report.runs) for at, run in enumerate(report.runs)]
     limit = max(_KERNEL_ROWS // max(len(report.ranks), 1), _FEWEST_KERNEL_ROWS)
     return runs + [
         _rank_section(rank, f"rank{at}", limit, name=rank_name(rank, report.ranks))
@@ -90,12 +98,13 @@ _RUN_TABLES = (
 )
 
 
-def _run_section(run: RunSummary, prefix: str) -> Section:
+def _run_section(run: RunSummary, prefix: str, runs: Sequence[RunSummary]) -> Section:
     charts = (run_waterfall(run, prefix), step_bars(run.steps, run.step_statistics, prefix))
     tables = [make(run) for make in _RUN_TABLES]
     return Section(
         id=prefix,
-        title=_run_title(run) + (f", rank {run.rank}" if run.rank else ""),
+        title=_run_title(run, runs),
+        lines=tuple(one_of_several_lines(run)) if len(runs) > 1 else (),
         note=f"{sentence(run.producer, 60)}: {sentence(run.path or '', 200)}",
         charts=tuple(chart for chart in charts if chart is not None),
         tables=tables_with_rows([html_table(table, prefix=prefix) for table in tables]),
@@ -104,10 +113,10 @@ def _run_section(run: RunSummary, prefix: str) -> Section:
     )
 
 
-def _run_title(run: RunSummary) -> str:
+def _run_title(run: RunSummary, runs: Sequence[RunSummary]) -> str:
     """What was run, as far as that is known: an id alone tells nobody anything."""
-    name, model = sentence(run_name(run), 60), model_name(run)
-    return f"Run {name}" if model is None else f"Run of {sentence(model, 80)} ({name})"
+    name, model = sentence(run_label(run, runs), 60), model_name(run)
+    return sentence(run_heading(run, runs), 60) if model is None else f"Run of {sentence(model, 80)} ({name})"
 
 
 def _rank_section(rank: RankReport, prefix: str, kernel_rows: int, *, name: str) -> Section:

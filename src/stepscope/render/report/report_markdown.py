@@ -12,8 +12,15 @@ from stepscope.analyse.results import Finding, RankReport, Report, RunSummary
 from stepscope.render import units
 from stepscope.render.names import shorten, shorten_kernels, visible
 from stepscope.render.report import operator_tables, rank_tables, report_tables, run_tables
-from stepscope.render.report.answer import answer, finding_place, next_commands, run_name, shown_findings
+from stepscope.render.report.answer import (
+    answer,
+    finding_place,
+    next_commands,
+    one_of_several_lines,
+    shown_findings,
+)
 from stepscope.render.report.rank_names import rank_prefix
+from stepscope.render.report.run_names import run_label
 from stepscope.render.tables import Column, Kind, Table, Value, cell_text
 
 _KERNEL_ROWS = 20
@@ -47,7 +54,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     yield from _overview(report)
     for run in report.runs:
-        yield from _run(run, several=len(report.runs) > 1)
+        yield from _run(run, report.runs)
     for rank in report.ranks:
         yield from _rank(rank, rank_prefix(rank, report.ranks))
     yield from _warnings(report)
@@ -71,8 +78,12 @@ def _overview(report: Report) -> Iterator[str]:
         yield from _folded("GPUs", report_tables.gpus_table(report))
 
 
-def _run(run: RunSummary, *, several: bool) -> Iterator[str]:
-    name = f"run {run_name(run)}: " if several else ""
+def _run(run: RunSummary, runs: Sequence[RunSummary]) -> Iterator[str]:
+    name = f"{run_label(run, runs)}: " if len(runs) > 1 else ""
+    if name:
+        yield from _opened(f"{name}in words")
+        yield from (f"- **{line.label}** {prose(line.text)}" for line in one_of_several_lines(run))
+        yield from _closed()
     yield from _folded(f"{name}stages of the run", run_tables.run_stages_by_name(run))
     yield from _folded(f"{name}steps of the run", run_tables.run_steps(run), limit=_STEP_ROWS)
     yield from _folded(f"{name}outside the call", run_tables.run_outside(run))

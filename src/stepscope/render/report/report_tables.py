@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from stepscope.analyse.results import Report
-from stepscope.render.report.answer import run_name
 from stepscope.render.report.rank_names import numbers_suffice, rank_name
+from stepscope.render.report.run_names import run_label, run_name
 from stepscope.render.tables import Column, Kind, Table, build
 
 _RUNS = (
+    Column(key="call", title="call"),
     Column(key="run", title="run"),
     Column(key="rank", title="rank", kind=Kind.INDEX),
     Column(key="trusted", title="trusted", kind=Kind.FLAG),
@@ -52,6 +53,7 @@ def runs_table(report: Report) -> Table:
         steps = run.step_statistics
         rows.append(
             (
+                label if (label := run_label(run, report.runs)) != run_name(run) else None,
                 run_name(run),
                 run.rank,
                 run.trust.ok,

@@ -25,12 +25,13 @@ from stepscope.render.report.answer import (
     answer,
     finding_place,
     next_commands,
-    run_name,
+    one_of_several_lines,
     shown_findings,
     trace_lines,
 )
 from stepscope.render.report.operator_tables import operators_note
 from stepscope.render.report.rank_names import rank_prefix
+from stepscope.render.report.run_names import run_heading
 from stepscope.render.wrapping import wrap_command
 
 MAXIMUM_WIDTH = 100
@@ -136,7 +137,7 @@ def terminal_report(report: Report, width: int = MAXIMUM_WIDTH) -> RenderableTyp
         *_overview(report, width),
     ]
     for run in report.runs:
-        parts += _run_section(run, width, several=len(report.runs) > 1)
+        parts += _run_section(run, width, report.runs)
     for rank in report.ranks[:_RANKS_IN_FULL]:
         parts += _rank_section(rank, width, rank_prefix(rank, report.ranks))
     left = len(report.ranks) - _RANKS_IN_FULL
@@ -213,9 +214,12 @@ def _overview(report: Report, width: int) -> list[RenderableType]:
     return parts
 
 
-def _run_section(run: RunSummary, width: int, *, several: bool) -> list[RenderableType]:
-    title = f"Run {run_name(run)}" if several else "Stages of the run"
-    parts = [*_heading(f"{title} ({run.producer})"), tables.run_stages(run, width)]
+def _run_section(run: RunSummary, width: int, runs: Sequence[RunSummary]) -> list[RenderableType]:
+    several = len(runs) > 1
+    title = run_heading(run, runs) if several else "Stages of the run"
+    parts = _heading(f"{title} ({run.producer})")
+    parts += [_labelled(tuple(one_of_several_lines(run))), Text()] if several else []
+    parts.append(tables.run_stages(run, width))
     if run.outside:
         outside = ", ".join(
             f"{visible(part.name)} {units.duration(part.duration_ms)}" for part in run.outside
