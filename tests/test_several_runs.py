@@ -20,13 +20,8 @@ from stepscope.render.report.run_names import run_label
 
 def call(number: int, *, call_id: int | None = 0, rank: int = 0, total_ms: float = 4_000.0) -> RunSummary:
     """A run with the id that a run gets: 36 characters."""
-    return replace(
-        image_run(),
-        request_id=str(UUID(int=number + (1 << 100))),
-        call_id=call_id,
-        rank=rank,
-        total_ms=total_ms,
-    )
+    request_id = str(UUID(int=(number + 1) << 120))
+    return replace(image_run(), request_id=request_id, call_id=call_id, rank=rank, total_ms=total_ms)
 
 
 def three() -> Report:
@@ -42,9 +37,8 @@ def test_calls_are_named_by_their_number_and_their_ids_stand_once_in_a_table() -
     report = three()
     text = render_terminal(report)
     said = {line.label: line.text for line in answer(report).lines}
-    assert (
-        said["Total"] == "4,000.0 ms (call 0) to 6,000.0 ms (call 2) for the pipeline call, median 5,000.0 ms"
-    )
+    took = "4,000.0 ms (call 0) to 6,000.0 ms (call 2) for the pipeline call, median 5,000.0 ms"
+    assert said["Total"] == took
     assert said["Dominant"].startswith("DenoisingStage in all 3, ")
     assert said["GPU"].startswith("call 1: ")
     first, *_ = text.split("\nRuns ─")

@@ -98,6 +98,7 @@ def assemble(
     warnings: Sequence[str] = (),
 ) -> Report:
     """The whole report. It may be trusted if every run and every trace may."""
+    runs = _in_order(runs)
     ordered = sorted(traces, key=lambda one: (one.rank.request_id or "", one.rank.rank, one.rank.path))
     several = len(runs) + len(ordered) > 1
     reasons = [
@@ -123,6 +124,14 @@ def _without_seen(run: RunSummary, traces: Sequence[AnalysedTrace]) -> RunSummar
     if not any(finding.id == DECODER_IN_FLOAT32 for one in traces for finding in one.rank.findings):
         return run
     return replace(run, findings=tuple(one for one in run.findings if one.id != VAE_IN_FLOAT32))
+
+
+def _in_order(runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
+    """The calls of one program in the order in which it made them; any other runs as they were given."""
+    calls = {(run.call_id, run.rank) for run in runs}
+    if len(calls) < len(runs) or any(run.call_id is None for run in runs):
+        return runs
+    return sorted(runs, key=lambda run: (run.call_id or 0, run.rank))
 
 
 def request_id(path: str) -> str | None:

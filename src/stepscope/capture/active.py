@@ -93,7 +93,7 @@ class ActiveCall:
         self.every_call = False  # watchers want each call, not only a change of kind
         self.named: list[str] = []  # stages that the user has named and that are open
         self.steps_open = 0  # iterations that the user has marked
-        self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
+        self.adopt: Callable[..., None] | None = None  # told of a pipeline called in here, and its arguments
         self.labels: list[tuple[int, str | None]] = []  # what forwards are called, from this event on
         self._table = table
         self._by_class = by_class  # schedulers only: copies of one are the same part of the pipeline

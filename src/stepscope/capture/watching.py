@@ -194,7 +194,7 @@ def _make_pipeline_wrapper(original: Callable[..., Any], _attribute: str) -> Cal
         # cannot be waited for.
         active = ACTIVE.get()
         if active is not None and active.adopt is not None:
-            active.adopt(self)
+            active.adopt(self, args, kwargs)
         watch = _watch_of(self) if active is None else None
         if watch is None or (cuda.is_initialized() and cuda.is_current_stream_capturing()):
             return original(self, *args, **kwargs)

@@ -124,7 +124,7 @@ class PerfDump:
     memory_checkpoints_reason: str | None = None
     rank: int = 0
     world_size: int = 1
-    call_id: int | None = None  # which call of its program it was, from 0
+    call_number: int | None = None  # which call of its program it was, from 0
     stages: tuple[DumpStage, ...] = ()
     outside_stages: tuple[NamedDuration, ...] = ()
     returned_ms: float | None = None

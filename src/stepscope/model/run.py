@@ -293,6 +293,7 @@ class Workload:
     attention_backend: str = "default"
     weights: str = ""  # folder: read from a local folder; else as load_format says
     arguments: dict[str, str] = field(default_factory=dict)  # every further call argument, as text
+    block: str = ""  # the marked block of code that the call was made in, where that is what was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

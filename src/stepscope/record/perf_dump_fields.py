@@ -66,7 +66,7 @@ DESCRIPTIONS = {
     "PerfDump.memory_checkpoints_reason": "Why there is no memory checkpoint.",
     "PerfDump.rank": "Global rank of the process.",
     "PerfDump.world_size": "Number of processes of the run.",
-    "PerfDump.call_id": "Which call of its program it was, counted from 0; null where not known.",
+    "PerfDump.call_number": "Which call of its program it was, counted from 0; null where not known.",
     "PerfDump.stages": "Every occurrence of every stage, in order.",
     "PerfDump.outside_stages": "Model loading, warm-up, saving, trace export; never part of the total.",
     "PerfDump.returned_ms": "From the start until the pipeline call gave control back.",

@@ -29,6 +29,7 @@ from stepscope.session.keep import KeptCall, keep_call
 from stepscope.session.nsight.request import requested_nvtx
 from stepscope.session.observe import CallIdentity, TraceRequest, observed_of, where_it_ended
 from stepscope.session.rescue import scratch_parent
+from stepscope.workload.describe_block import MOST_INSIDE, workload_of_block
 from stepscope.workload.describe_call import describe_call
 from stepscope.workload.placement import choose_device
 
@@ -105,20 +106,22 @@ class Attachment:
 
     def begin_block(self, name: str) -> OpenCall | None:
         """As ``call``, for a block whose end is somewhere else."""
-        workload = Workload(model=name, pipeline_class="", load_format=AS_LOADED)
+        workload = Workload(model=name, pipeline_class="", load_format=AS_LOADED, block=name)
         begun = self._begun(None, lambda: workload)
         if begun is not None:
-            begun.progress.call.adopt = self._adopting(begun.progress)
+            begun.progress.call.adopt = self._adopting(begun)
         return begun
 
-    def _adopting(self, progress: CallInProgress) -> Callable[[Any], None]:
-        def adopt(pipeline: Any) -> None:
+    def _adopting(self, begun: OpenCall) -> Callable[..., None]:
+        def adopt(pipeline: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             try:
                 parts = self._observer.attach(pipeline)
+                if len(begun.inside) < MOST_INSIDE:
+                    begun.inside.append(describe_call(pipeline, args, kwargs))
             except Exception as error:  # the program goes on
                 self._problem(f"a pipeline could not be observed: {_said(error)}")
                 return
-            progress.call.take_in(parts.table, parts.by_class)
+            begun.progress.call.take_in(parts.table, parts.by_class)
 
         return adopt
 
@@ -204,7 +207,9 @@ class Attachment:
         rank, world_size = rank_here()
         environment = self._environment(captured.recording.device)
         return _Ended(
-            identity=CallIdentity(str(uuid.uuid4()), call.number, call.workload, environment),
+            identity=CallIdentity(
+                str(uuid.uuid4()), call.number, workload_of_block(call.workload, call.inside), environment
+            ),
             rank=rank,
             world_size=world_size,
             warmup=call.earlier.warmup(),
@@ -230,6 +235,7 @@ class OpenCall:
     scratch: ExitStack
     progress: CallInProgress
     thread: int = field(default_factory=threading.get_ident)
+    inside: list[Workload] = field(default_factory=list)  # of pipelines called in a block
 
     def end(self, error: BaseException | None, result: Any = None) -> None:
         """It has ended; nothing of ours is raised, but a signal that came meanwhile may be."""

@@ -55,7 +55,7 @@ def _measured(run: Run) -> PerfDump:
         schema_version=DUMP_SCHEMA_VERSION,
         memory_checkpoints_reason=None if run.memory else run.memory_reason or "no reading was taken",
         rank=run.rank,
-        call_id=run.call_id,
+        call_number=run.call_id,
         world_size=run.world_size,
         stages=tuple(_stage(stage, run) for stage in run.stages),
         outside_stages=sum_by_name((item.name, item.duration_ns) for item in run.outside),

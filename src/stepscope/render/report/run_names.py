@@ -20,7 +20,7 @@ def run_name(run: RunSummary) -> str:
 
 
 def run_label(run: RunSummary, runs: Sequence[RunSummary]) -> str:
-    """What tells a run from the others, short: ``3f2a9c``, ``call 1``, ``rank 3``, ``call 1 rank 3``."""
+    """What tells a run from the others, short: ``3f2a9c``, ``call 1``, ``http1``, ``call 1 rank 3``."""
     ranks = any(other.rank for other in runs)
     if len(runs) > 1 and ranks and len({other.request_id for other in runs}) == 1:
         return f"rank {run.rank}"
@@ -31,6 +31,9 @@ def _call(run: RunSummary, runs: Sequence[RunSummary]) -> str:
     name = run_name(run)
     if len(runs) < 2 or len(name) <= _SHORT:
         return name
+    blocks = [dict(other.workload).get("block", "") for other in runs]
+    if all(0 < len(block) <= _SHORT for block in blocks) and len(set(blocks)) == len(blocks):
+        return dict(run.workload)["block"]
     requests = list(dict.fromkeys(run_name(other) for other in runs))
     calls = {run_name(other): other.call_id for other in runs}
     if None not in calls.values() and len(set(calls.values())) == len(requests):
@@ -41,4 +44,5 @@ def _call(run: RunSummary, runs: Sequence[RunSummary]) -> str:
 def run_heading(run: RunSummary, runs: Sequence[RunSummary]) -> str:
     """The same as a heading: ``Run 3f2a9c``, ``Call 1``."""
     label = run_label(run, runs)
-    return f"Run {label}" if label.startswith(run_name(run)) else label.capitalize()
+    numbered = label.startswith(("call ", "run ", "rank "))
+    return label.capitalize() if numbered else f"Run {label}"

@@ -34,7 +34,7 @@ def models(runs: Sequence[RunSummary]) -> Iterator[Labelled]:
     """What was run: once where it was the same, else with which runs were of it."""
     told: dict[str, list[RunSummary]] = {}
     for run in runs:
-        told.setdefault(model_sentence(run), []).append(run)
+        told.setdefault(model_sentence(run, named=len(runs) == 1), []).append(run)
     for text, those in told.items():
         if text:
             yield "Model", text if len(told) == 1 else f"{_named(those, runs)}: {text}"
@@ -90,9 +90,9 @@ def _steps(runs: Sequence[RunSummary]) -> str:
 
 
 def _named(those: Sequence[RunSummary], runs: Sequence[RunSummary]) -> str:
-    """``all 8``, ``call 0, call 2``, ``call 0, call 1 and 7 more``."""
+    """``both``, ``all 8``, ``call 0, call 2``, ``call 0, call 1 and 7 more``."""
     if len(those) == len(runs):
-        return f"all {len(runs):,}"
+        return "both" if len(runs) == 2 else f"all {len(runs):,}"
     shown = ", ".join(run_label(run, runs) for run in those[:_MOST_NAMED])
     left = len(those) - _MOST_NAMED
     return f"{shown} and {left:,} more" if left > 0 else shown

@@ -22,11 +22,16 @@ def model_name(run: RunSummary) -> str | None:
     return asked.get("model") or asked.get("pipeline_class")
 
 
-def model_sentence(run: RunSummary) -> str:
-    """What was asked for; nothing where the dump does not even name a model or a pipeline."""
+def model_sentence(run: RunSummary, *, named: bool = True) -> str:
+    """What was asked for; nothing where the dump does not even name a model or a pipeline.
+
+    ``named``: with the name of the marked block that the pipeline was called in.
+    """
     asked, name = dict(run.workload), model_name(run)
     if name is None:
         return ""
+    if asked.get("block") and asked.get("pipeline_class"):
+        name = (f"{asked['block']}: " if named else "") + asked["pipeline_class"]
     parts = [
         visible(name) + _weights(asked),
         _where(asked, dict(run.environment)),
