@@ -94,3 +94,13 @@ def test_what_is_not_alike_is_named() -> None:
     assert "DenoisingStage in call 0, call 1, " in said["Dominant"]
     assert "DecodingStage in call 2, " in said["Dominant"]
     assert "NOT uniform in call 0: the slowest is step 7 of call 0 with 900.0 ms, 2.50x" in said["Steps"]
+
+
+def test_a_call_without_a_trace_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a warning of the call, and not again as one of the session."""
+    import stepscope
+
+    with stepscope.profile(steps=1) as session, stepscope.call("mine"):
+        pass
+    session.report()
+    assert capsys.readouterr().out.count("it ended before a step was recorded") == 1

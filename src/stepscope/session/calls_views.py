@@ -58,7 +58,8 @@ def calls_text(calls: Sequence[MeasuredCall], count: int, problems: Sequence[str
         text = render_calls_summary(seen, count)
     if traced is not None and report is not None:
         text += f"\nThe trace of call {traced.run.call_id}:\n\n{render_trace_part(report)}"
-    return text + "".join(f"stepscope: warning: {problem}\n" for problem in problems)
+    told = {warning for call in seen for warning in call.run.warnings}  # each is said with its call
+    return text + "".join(f"stepscope: warning: {one}\n" for one in problems if one not in told)
 
 
 def _report_of_traced(call: MeasuredCall) -> Report | None:

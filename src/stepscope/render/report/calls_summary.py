@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from stepscope.analyse.results import RunSummary
-from stepscope.model.run import Run, Workload
+from stepscope.model.run import Run
 from stepscope.render import units
 from stepscope.render.names import sentence, visible
 from stepscope.render.report.report_terminal import MAXIMUM_WIDTH, console_for, in_encoding, trimmed
@@ -111,7 +111,7 @@ def _row(call: CallSeen) -> tuple[Value, ...]:
     summary, steps = call.summary, call.summary.step_statistics
     return (
         call.run.call_id,
-        _pipeline(call.run.workload),
+        call.run.workload.block or call.run.workload.pipeline_class or call.run.workload.model,
         summary.total_ms,
         len(summary.steps),
         steps.median_ms if steps else None,
@@ -121,12 +121,6 @@ def _row(call: CallSeen) -> tuple[Value, ...]:
         bool(call.run.traces),
         summary.incomplete_reason,
     )
-
-
-def _pipeline(workload: Workload) -> str:
-    """The pipeline's class, after the name of the block that it was called in."""
-    parts = [name for name in (workload.block, workload.pipeline_class) if name]
-    return ": ".join(parts) or workload.model
 
 
 def file_lines(calls: Sequence[CallSeen]) -> str:
