@@ -12,6 +12,7 @@ from rich.text import Text
 
 from stepscope.analyse.results import (
     KernelRow,
+    PlaceRow,
     RankReport,
     Report,
     RunSummary,
@@ -30,6 +31,7 @@ from stepscope.render.terminal_grid import Layout, empty_grid, grid, spark
 _TOP_KERNELS = 12
 _TOP_TRANSFERS = 8
 _TOP_PLACES = 8
+_NARROWEST_MODULE = 8
 _ALL_STEPS_UP_TO = 20
 _MOST_STEPS = 20
 _LONGEST_SPARK = 60
@@ -182,25 +184,34 @@ def rank_operator_categories(rank: RankReport, width: int) -> Grid:
 
 def rank_lines(rank: RankReport, width: int) -> Grid:
     """The lines of Python whose operators take most time, each with its module below."""
-    table = operator_tables.rank_lines(rank)
-    places = rank.operators.lines if rank.operators else ()
-    heads = [(cell_text(Kind.SOURCE, row.source), operator_tables.place_detail(row)) for row in places]
-    return _places("line of Python", heads[:_TOP_PLACES], table, width)
+    places = rank.operators.lines[:_TOP_PLACES] if rank.operators else ()
+    heads = [cell_text(Kind.SOURCE, row.source) for row in places]
+    return _places("line of Python", heads, places, operator_tables.rank_lines(rank), width)
 
 
 def rank_modules(rank: RankReport, width: int) -> Grid:
     """The modules whose own operators take most time."""
-    table = operator_tables.rank_modules(rank)
-    places = rank.operators.modules if rank.operators else ()
-    heads = [(visible(row.module or ""), operator_tables.place_detail(row)) for row in places]
-    return _places("module", heads[:_TOP_PLACES], table, width)
+    places = rank.operators.modules[:_TOP_PLACES] if rank.operators else ()
+    heads = [visible(row.module or "") for row in places]
+    return _places("module", heads, places, operator_tables.rank_modules(rank), width)
 
 
-def _places(title: str, heads: Sequence[tuple[str, str]], table: Table, width: int) -> Grid:
+def _places(title: str, heads: Sequence[str], places: Sequence[PlaceRow], table: Table, width: int) -> Grid:
     numbers = table.pick("self_ms", "share", "count").head(len(heads))
     room = _room(numbers, width)
-    texts = [(shorten_path(head, room), shorten(f"  {detail}", room)) for head, detail in heads]
+    texts = [
+        (shorten_path(head, room), _place_detail(row, room)) for head, row in zip(heads, places, strict=True)
+    ]
     return _two_lines(title, texts, numbers, room)
+
+
+def _place_detail(row: PlaceRow, room: int) -> str:
+    """What a line's operators do; its module keeps its end, which is the part that tells."""
+    detail = f"  {operator_tables.place_detail(row)}"
+    left = room - cell_len(detail) - 3
+    if row.source is None or row.module is None or left < _NARROWEST_MODULE:
+        return shorten(detail, room)
+    return f"{detail} · {shorten_path(operator_tables.module_text(row), left)}"
 
 
 def _rows_of_work(noun: str, rows: Sequence[KernelRow], table: Table, width: int) -> Grid:

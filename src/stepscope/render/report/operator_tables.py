@@ -87,9 +87,8 @@ def operators_note(found: OperatorTime) -> str:
 
 
 def place_detail(row: PlaceRow) -> str:
-    """What stands below a line's or module's name."""
-    parts = [visible(row.category), f"most in {visible(row.operator)}"]
-    return " · ".join([*parts, module_text(row)] if row.source and row.module else parts)
+    """What its operators do, and in which most of the time is."""
+    return f"{visible(row.category)} · most in {visible(row.operator)}"
 
 
 def module_text(row: PlaceRow) -> str:
