@@ -46,6 +46,7 @@ def test_calls_are_named_by_their_number_and_their_ids_stand_once_in_a_table() -
     assert report.runs[0].request_id not in first
     assert text.replace("\n", "").count(report.runs[0].request_id[:20]) == 1
     assert "\nCall 2 (stepscope) ─" in text
+    assert ">Trace of call 1<" in render_html(report)
 
 
 @pytest.mark.parametrize("render", [render_terminal, render_markdown, render_html])

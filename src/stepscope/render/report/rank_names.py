@@ -22,6 +22,8 @@ def numbers_suffice(ranks: Sequence[RankReport]) -> bool:
 def rank_name(rank: RankReport, ranks: Sequence[RankReport]) -> str:
     """``rank 0``; ``request rank 0``, or with the file's name, where that does not tell all."""
     number = f"rank {rank.rank}"
+    if len(ranks) == 1 and rank.call_id is not None:  # one trace beside several runs
+        return f"call {rank.call_id}"
     if numbers_suffice(ranks):
         return number
     return f"{shorten(visible(_origin(rank, ranks)), _LONGEST)} {number}"
@@ -29,9 +31,8 @@ def rank_name(rank: RankReport, ranks: Sequence[RankReport]) -> str:
 
 def rank_prefix(rank: RankReport, ranks: Sequence[RankReport]) -> str:
     """The name with a colon, to stand before a sentence; nothing where there is nothing to tell it from."""
-    if len(ranks) == 1 and rank.call_id is not None:  # one trace beside several runs
-        return f"call {rank.call_id}: "
-    return f"{rank_name(rank, ranks)}: " if len(ranks) > 1 else ""
+    told = len(ranks) > 1 or rank.call_id is not None
+    return f"{rank_name(rank, ranks)}: " if told else ""
 
 
 def _origin(rank: RankReport, ranks: Sequence[RankReport]) -> str:
