@@ -84,6 +84,7 @@ def test_the_answers_are_those_without_us(tmp_path: Path) -> None:
         tmp_path, "run", "--profile", "--num-profiled-timesteps", "1", "--profile-dir", "t", *command
     )
     answer = [line for line in plain.stdout.splitlines() if line.startswith("ANSWER one")]
+    assert "error" not in answer[0]
     assert answer[0] in observed.stdout
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["one-1_steps-global-rank0.trace.json.gz"]
 
@@ -212,6 +213,16 @@ def test_where_nothing_was_recorded_a_plugin_filter_may_be_why(tmp_path: Path) -
 def test_no_time_is_less_than_nothing(missing_ms: float, said: str) -> None:
     """A client that cancels has its answer before the worker hears of it."""
     assert wall_sentence(10.0, missing_ms) == said
+
+
+def test_a_module_of_the_engine_runs_as_a_program(tmp_path: Path) -> None:
+    """``python -m`` asks a module's loader for its code, others for its source and data: it has them."""
+    write_engine(tmp_path)
+    name = "sglang.multimodal_gen.runtime.managers.gpu_worker"
+    done = stepscope(tmp_path, "run", "--", sys.executable, "-m", name)
+    assert done.returncode == 0, done.stderr
+    code = f"from importlib.util import *; print(find_spec('{name}').loader.is_package('{name}'))"
+    assert stepscope(tmp_path, "run", "--", sys.executable, "-c", code).stdout.strip() == "False"
 
 
 def test_off_means_that_nothing_is_loaded() -> None:
