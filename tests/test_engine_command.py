@@ -145,13 +145,14 @@ def test_python_without_an_engine_is_told_so(tmp_path: Path) -> None:
 
 
 def test_our_own_fault_is_logged_and_the_request_answered(tmp_path: Path) -> None:
-    """A control file that is no JSON is a fault of ours: a line in the log, and the engine unharmed."""
+    """A control file that is no JSON is a line in the log; the engine is unharmed, the request recorded."""
     script = write_engine(tmp_path)
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "control.json").write_text("{ not json")
     done = stepscope(tmp_path, "run", "--records", "records", *serve(script, "spawn", "Req('one')"))
     assert "ANSWER one" in done.stdout
     assert "stepscope's own fault, the engine was not disturbed" in done.stderr
+    assert len(read_spool(tmp_path / "records").calls) == 1
 
 
 def test_a_command_without_python_and_one_that_is_not_there(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -271,6 +272,41 @@ def test_tracing_is_counted_and_chosen_by_the_control_file(tmp_path: Path) -> No
     assert not control.observes()
     (tmp_path / CONTROL).unlink()
     assert control.observes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{ not json",
+        b"[1]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"request_ids": 5}',
+        b'{"request_ids": [5]}',
+        b'{"next": null}',
+        b'{"every": true, "steps": "x"}',
+        b'{"every": true, "steps": 1e400}',
+        b'{"every": true, "steps": 0}',
+        b'{"every": "false"}',
+        b'{"next": 1}' + b" " * (1 << 20),
+        None,
+    ],
+)
+def test_a_control_file_that_cannot_be_used_costs_traces_and_not_records(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    """Each request is observed and none traced; the log says once why, until the file has changed."""
+    path = tmp_path / CONTROL
+    os.mkfifo(path) if content is None else path.write_bytes(content)
+    control = Control(tmp_path)
+    for name in "ab":
+        assert control.observes()
+        assert control.wanted(name) is None
+    (said,) = spool_reader.read_spool(tmp_path).log
+    assert "control.json cannot be used and nothing is traced: " in said
+    path.unlink()
+    path.write_text('{"next": 1}')
+    assert control.wanted("c") is not None
 
 
 def test_dumps_are_written_for_recorded_calls(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.values import step_count
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class RequestsCommand:
         )
         chosen.add_argument("--trace-off", action="store_true", help="trace no further request")
         parser.add_argument(
-            "--num-profiled-timesteps", type=int, default=5, metavar="N", help="-1: all steps"
+            "--num-profiled-timesteps", type=step_count, default=5, metavar="N", help="-1: all steps"
         )
         parser.add_argument("--profile-all-stages", action="store_true", help="trace everything of a request")
 
