@@ -9,17 +9,17 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from engines.third_clock import apart, of_sglang, of_vllm_omni
+from recorded_calls import DATA, call_of, client_of
 from stepscope.analyse.run.account import around, missing_ns, wall_ns
 from stepscope.analyse.run.dump_trust import judge
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.analyse.run.step_cache import disagreement
 from stepscope.capture.engines.control import Control
 from stepscope.capture.engines.spool import Spool
-from stepscope.model.engine_record import CallRecord, ClientRecord, RawTraceFile
+from stepscope.model.engine_record import RawTraceFile
 from stepscope.model.recording import CachedForward
 from stepscope.model.spool_layout import CALLS, CONTROL
 from stepscope.model.vocabulary import Outside, StepWork
@@ -27,16 +27,7 @@ from stepscope.record import spool_reader
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.engines.collect import Destination, collect, run_of
 
-DATA = Path(__file__).parent / "data" / "engines"
 RECORDED = ("sglang_untraced", "sglang_own_3", "vllm_omni_uniproc", "vllm_omni_mp")
-
-
-def call_of(name: str) -> CallRecord:
-    return msgspec.json.decode((DATA / f"{name}.call.json").read_bytes(), type=CallRecord)
-
-
-def client_of(name: str) -> ClientRecord:
-    return msgspec.json.decode((DATA / f"{name}.client.json").read_bytes(), type=ClientRecord)
 
 
 @pytest.mark.parametrize("name", RECORDED)

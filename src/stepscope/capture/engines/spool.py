@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.engines.fault_log import say
+from stepscope.model.encodable import encodable
 from stepscope.model.engine_record import CallRecord, ClientRecord, ProcessRecord
 from stepscope.model.spool_layout import CALLS, CLIENTS, PROCESSES, RUNNING
 
@@ -84,12 +85,19 @@ class Spool:
         self._write(self.folder / PROCESSES / f"{record.engine}-{self.pid}.json", record)
 
     def running(self, request_id: str | None) -> None:
-        """Say which request this process is at, so that it is known if the process dies; None: none."""
+        """Say which request this process is at, so that it is known if the process dies; None: none.
+
+        A disk that is full now may have room when the request is done: it is a line in the log.
+        """
         path = self.folder / RUNNING / str(self.pid)
-        if request_id is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(request_id, encoding="utf-8")
+        try:
+            if request_id is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(request_id, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            self.fault("running", error)
 
     def settle(self, timeout_s: float = SETTLE_S) -> None:
         """Wait until what was recorded is written: a process that is killed loses no more than it is at.
@@ -177,8 +185,16 @@ class Spool:
 
     def _write(self, path: Path, record: Any) -> None:
         temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_bytes(encoder()(record))
-        temporary.replace(path)
+        content = encoded(record)
+        try:
+            if not path.parent.is_dir():  # it was emptied; a folder that is gone is not made again
+                path.parent.mkdir()
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()  # half of it takes room on a full disk
+            raise
 
 
 def encoder() -> Callable[[Any], bytes]:
@@ -186,8 +202,16 @@ def encoder() -> Callable[[Any], bytes]:
     try:
         import msgspec
     except ImportError:
-        return lambda record: json.dumps(asdict(record)).encode()
+        return lambda record: json.dumps(asdict(record), ensure_ascii=False).encode()
     return msgspec.json.encode
+
+
+def encoded(record: Any) -> bytes:
+    """A record as JSON; text that is no UTF-8 (a client may send such a prompt) is written with escapes."""
+    try:
+        return encoder()(record)
+    except UnicodeEncodeError:
+        return json.dumps(encodable(asdict(record))).encode()
 
 
 _current: list[Spool] = []
