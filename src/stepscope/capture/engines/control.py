@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from stepscope.capture.engines.fault_log import say
 from stepscope.capture.tracing import TraceRequest
-from stepscope.model.spool_layout import CONTROL
+from stepscope.model.spool_layout import CONTROL, RAW
 
-RAW = "raw"
 LARGEST_BYTES = 1 << 20
 """Thousands of request ids; more is no control file, and it is read in an engine's worker."""
 Plain = TypeVar("Plain")
