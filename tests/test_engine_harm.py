@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +19,11 @@ import pytest
 
 from fake_sglang import write_engine
 from recorded_calls import call_of, client_of
-from stepscope.capture.engines import sglang, spool, vllm_omni
+from stepscope.capture import wrapping
+from stepscope.capture.engines import sglang, spool, times, vllm_omni
 from stepscope.capture.engines.hooks import Hooks
 from stepscope.capture.engines.spool import Spool
+from stepscope.capture.engines.times import OpenRequests
 from stepscope.capture.inject.post_import import PostImport
 from stepscope.model.run import Workload
 from stepscope.model.spool_layout import CALLS, RUNNING
@@ -110,6 +115,77 @@ def test_a_folder_that_is_emptied_while_the_engine_serves_is_filled_again(tmp_pa
     records.call(record)
     records.close()
     assert not folder.exists()
+
+
+def test_a_process_that_leaves_right_after_its_answer_has_written_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``os._exit`` and signals leave no time for anything: an answer waits a moment for its own record."""
+    monkeypatch.setattr(times, "ANSWER_S", 60)
+    records, requests = Spool(tmp_path), OpenRequests()
+    monkeypatch.setattr(times, "the_spool", lambda: records)
+    record = call_of("vllm_omni_uniproc")
+
+    def answer(number: int) -> None:
+        records.after_fork()
+        for one in range(number, number + 3):
+            requests.started(str(one))
+            requests.ran(replace(record, request_id=str(one)))
+            requests.finished(str(one))
+
+    children = [forked(lambda number=number: answer(number)) for number in (0, 3, 6)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert {call.request_id for call in read_spool(tmp_path).calls} == set("012345678")
+
+
+def test_a_forked_child_waits_for_no_lock_of_the_parents(tmp_path: Path) -> None:
+    """Another thread had it when the process forked, and there is no such thread in the child."""
+    requests = OpenRequests()
+    with requests._lock:
+        child = forked(lambda: requests.arrived("one"))
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with wrapping._lock:
+            held.set()
+            go.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    threading.Timer(0.05, go.set).start()
+    other = forked(lambda: wrapping.Wrappers().remove())  # waits until the other thread has done
+    holder.join()
+    assert [os.waitpid(one, 0)[1] for one in (child, other)] == [0, 0]
+
+
+def test_an_asynchronous_client_may_have_all_its_answers_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of requests under way that end in one turn of the event loop: each has its record."""
+    records, disk = Spool(tmp_path), threading.Event()
+    write = records._write
+    monkeypatch.setattr(records, "_write", lambda *record: (disk.wait(), write(*record)))
+    for _ in range(300):
+        records.client(client_of("vllm_omni_uniproc"))
+    disk.set()
+    records.close(60)
+    assert records.dropped == 0
+    assert len(read_spool(tmp_path).clients) == 300
+
+
+def forked(work: Callable[[], object]) -> int:
+    """A child that does this and leaves as ``os._exit`` lets it; one that hangs is ended by its alarm."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return child
 
 
 @pytest.mark.parametrize("make", [spool.encoder, without_msgspec])

@@ -29,13 +29,17 @@ KEPT_RECORDS = 1000
 KEPT_TRACES = 50
 """Traced requests that a process leaves beside them, with what the profiler exported: many megabytes each,
 and chosen by somebody, so a thousand requests later they are still there."""
-QUEUED_RECORDS = 64
+MOST_QUEUED = {CALLS: 64, CLIENTS: 4096}
+"""Records that wait to be written. A call's may be large; a client's is small, and an asynchronous client has
+as many answers at once as it has requests under way."""
 MOST_FAULTS = 100
 """Lines a process writes into the log; the first ones tell what is wrong."""
 FLUSH_S = 5.0
 """How long a process that ends waits for its last records."""
 SETTLE_S = 1.0
 """How long a request waits for the records of those before it; they are mostly written long since."""
+ANSWER_S = 0.05
+"""How long an answer waits for its own record (0.2 ms, if the disk keeps up): its worker may end next."""
 
 
 class Spool:
@@ -55,7 +59,8 @@ class Spool:
         self.clock_offset_ns = time.time_ns() - time.perf_counter_ns()
         self._faults = 0
         self._number = 0
-        self._queue: queue.Queue[tuple[str, Any] | None] = queue.Queue(QUEUED_RECORDS)
+        self._queue: queue.Queue[tuple[str, Any] | None] = queue.Queue()
+        self._queued = dict.fromkeys(MOST_QUEUED, 0)
         self._files: dict[str, deque[Path]] = {CALLS: deque(), CLIENTS: deque()}
         self._traced: deque[tuple[Path, Path]] = deque()  # the record and the profiler's export
         self._late = False
@@ -125,24 +130,23 @@ class Spool:
         if self._thread is None or os.getpid() != self.pid:
             return
         until = time.monotonic() + timeout_s
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=timeout_s)
+        self._queue.put(None)
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
-            self.say(
-                f"some {self._queue.qsize() + 1} records could not be written in {timeout_s:g} s at the end"
-            )
+            self.say(f"some {self._queue.qsize()} records could not be written in {timeout_s:g} s at the end")
         self._thread = None
         if self.dropped:
             self.say(f"{self.dropped} records were dropped: they came faster than they could be written")
 
     def _put(self, kind: str, record: Any) -> None:
-        if self._thread is None:
-            self._start()
-        try:
-            self._queue.put_nowait((kind, record))
-        except queue.Full:
-            self.dropped += 1
+        with self._lock:
+            if self._thread is None:
+                self._start()
+            if self._queued[kind] >= MOST_QUEUED[kind]:
+                self.dropped += 1
+                return
+            self._queued[kind] += 1
+        self._queue.put((kind, record))
 
     def _start(self) -> None:
         """Start the writer, and see that it is waited for however this process ends by itself.
@@ -157,6 +161,8 @@ class Spool:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             kind, record = item
+            with self._lock:
+                self._queued[kind] -= 1
             try:
                 self._keep(kind, record)
             except Exception as error:

@@ -6,7 +6,6 @@ The pipeline call is the model runner's; step by step it rests between the sched
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -37,7 +36,6 @@ MOST_SENT = 4096
 _resting: dict[str, Observed] = {}
 _sent: dict[str, int] = {}
 _generating: list[list[ClientRecord]] = []
-_lock = threading.Lock()
 
 
 def workload_of(request: Any, pipeline: Any) -> Workload:
@@ -170,10 +168,9 @@ def stepwise_work_ends(_token: Any, result: Any, _error: BaseException | None) -
 
 def queued(_engine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """``DiffusionEngine._add_prepared_request(request)``."""
-    with _lock:
-        _sent[argument(0, "request", args, kwargs).request_id] = time.perf_counter_ns()
-        if len(_sent) > MOST_SENT:
-            _sent.pop(next(iter(_sent)))
+    _sent[argument(0, "request", args, kwargs).request_id] = time.perf_counter_ns()
+    while len(_sent) > MOST_SENT:
+        _sent.pop(next(iter(_sent)), None)
 
 
 def answer_begins(_engine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -183,8 +180,7 @@ def answer_begins(_engine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def answer_ends(token: Any, _result: Any, error: BaseException | None) -> None:
     request, received_ns = token
-    with _lock:
-        sent_ns = _sent.pop(request.request_id, None)
+    sent_ns = _sent.pop(request.request_id, None)
     if sent_ns is None:
         return
     waited_ms = getattr(request, "scheduler_queue_wait_ms", None)

@@ -28,8 +28,8 @@ NOT_OBSERVED = (
 )
 NO_ENGINE = (
     "Python was observed, but no process imported an engine that stepscope knows (SGLang Diffusion,"
-    " vLLM-Omni): is it installed in that environment? For a script that calls diffusers itself:"
-    " stepscope run SCRIPT"
+    " vLLM-Omni): is it installed in that environment? Or did its process get an environment of its own?"
+    " For a script that calls diffusers itself: stepscope run SCRIPT"
 )
 FILTERED = (
     "stepscope is not installed beside the engine, or a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves"
