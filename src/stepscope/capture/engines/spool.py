@@ -1,7 +1,7 @@
 """Writes records from an observed process: in a thread of its own, bounded in memory and in files.
 
 A request's worker puts a frozen record into a queue, and its answer waits a moment for the file. If the disk
-cannot keep up, the newest record is dropped and counted; the oldest files go when there are more than are kept.
+cannot keep up, the newest record is dropped and counted; of more files than are kept the oldest go.
 """
 
 from __future__ import annotations
