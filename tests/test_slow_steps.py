@@ -121,6 +121,12 @@ def test_steps_slow_in_other_parts_are_other_causes() -> None:
     again = recurrence(steps, 3)
     assert again is not None
     assert (again.steps, again.every, again.part) == ((2, 3, 9), None, GAP)
+    unlucky = replace(
+        steps[11],
+        duration_ms=16.0,
+        parts=(*steps[11].parts[:1], StepPartTime(name=GAP, duration_ms=8.0, known=False)),
+    )
+    assert recurrence([*steps[:11], unlucky, steps[12]], 3) == again
 
 
 def test_a_traced_step_is_not_odd_because_it_was_traced_if_the_others_are_not() -> None:

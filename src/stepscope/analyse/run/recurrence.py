@@ -11,6 +11,9 @@ from stepscope.analyse.results import StepTime
 from stepscope.analyse.run.step_parts import usual_parts
 from stepscope.analyse.run.step_statistics import ENOUGH_STEPS, OUTLIER_ABOVE
 
+AS_MUCH_FROM = 1 / 3
+"""One cause costs about the same each time; a step that lost far less in the same part was only unlucky."""
+
 _Part = tuple[str, bool]
 
 
@@ -30,10 +33,14 @@ def recurrence(steps: Sequence[StepTime], index: int) -> Recurrence | None:
     Traced steps are held against traced ones, the others against the others.
     """
     slow = [found for kind in (True, False) for found in _slow([s for s in steps if s.traced is kind])]
-    part = next((one.part for one in slow if one.step == index), None)
-    same = sorted((one for one in slow if one.part == part), key=lambda one: one.step)
-    if part is None or len(same) < 2:
+    given = next((one for one in slow if one.step == index), None)
+    if given is None:
         return None
+    same = [one for one in slow if one.part == given.part and one.extra_ms >= AS_MUCH_FROM * given.extra_ms]
+    if len(same) < 2:
+        return None
+    same.sort(key=lambda one: one.step)
+    part = given.part
     numbers = tuple(one.step for one in same)
     distances = {later - earlier for earlier, later in pairwise(numbers)}
     return Recurrence(
