@@ -197,3 +197,17 @@ def test_traces_of_other_engines_are_told(shared_traces: Path, name: str) -> Non
         assert sum(row.total_ms for row in rows) == pytest.approx(found.inside_ms)
     assert 0.4 < found.inside_ms / found.traced_ms < 0.9
     assert np.isclose(found.located_share or 0.0, 1.0)
+
+
+def test_names_of_any_length_fill_no_screen() -> None:
+    """Nor do they leave anything in the text that a terminal would obey."""
+    made, name = TraceBuilder(), "\x1b[31m<script>`x`|" * 60
+    made.annotate("denoising_step_0", 0, 10_000, ours=True)
+    source = SourceLine(file=f"/{name}", line=3, function=name, line_exact=True, module_path=f"a.0.{name}")
+    for at in range(1_200):
+        made.operator(name, at * 5, 3, source=source)
+    report = report_of(made)
+    text = render_terminal(report)
+    assert "\x1b" not in text
+    assert len(text.split("\nStages in")[0].splitlines()) < 26
+    assert "<script>`x`" not in render_html(report)

@@ -16,6 +16,9 @@ LOOP_FROM = 500
 """Operators in one call of a module from which it is a loop in Python: the most that one of the published
 models' modules calls itself is about 100 (an attention of Qwen-Image, nested ones counted)."""
 
+LONGEST_PATH = 120
+"""Characters of a module's path in a sentence."""
+
 PYTHON_FROM = 0.5
 """Share of the traced steps from which the Python between small operators is most of them."""
 
@@ -41,12 +44,12 @@ def python_loops(found: Analysis, rank: RankReport) -> Iterable[Finding]:
 
 def _loop(operators: OperatorTime, row: PlaceRow, cost_ms: float, mean_us: float) -> Finding:
     lines = [line for line in operators.lines if line.module == row.module and line.source]
-    a_call = row.count // (row.calls or 1)
+    a_call, module = row.count // (row.calls or 1), _cut(row.module or "")
     return Finding(
         id="host.python_loop",
-        title=f"{_last(row.module or '')} calls {a_call:,} small operators in one call",
+        title=f"{_last(module)} calls {a_call:,} small operators in one call",
         evidence=(
-            f"{row.module}: {row.count:,} operators of {mean_us:.1f} µs (mean) in {operators.basis}; with "
+            f"{module}: {row.count:,} operators of {mean_us:.1f} µs (mean) in {operators.basis}; with "
             f"the Python before them {percent(cost_ms, operators.traced_ms)} of the time, which is the most "
             "that can be won"
         ),
@@ -54,6 +57,11 @@ def _loop(operators: OperatorTime, row: PlaceRow, cost_ms: float, mean_us: float
         source=lines[0].source if lines else None,
         remedy=f"{_FEWER}.",
     )
+
+
+def _cut(path: str) -> str:
+    """The end of a path that is longer than any of a model's."""
+    return path if len(path) <= LONGEST_PATH else f"…{path[-LONGEST_PATH:]}"
 
 
 def _last(path: str) -> str:

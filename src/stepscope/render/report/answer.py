@@ -23,7 +23,7 @@ from stepscope.analyse.results import (
 )
 from stepscope.model.run import StepCacheUse
 from stepscope.render import units
-from stepscope.render.names import sentence, shorten_path, visible
+from stepscope.render.names import sentence, shorten, shorten_path, visible
 from stepscope.render.report.operator_tables import between_share
 from stepscope.render.report.rank_names import rank_name, rank_prefix
 from stepscope.render.report.rank_tables import IDLE_WORDS
@@ -35,6 +35,8 @@ MOST_FINDINGS = 8
 _SHOWN_RANKS = 4
 _SHOWN_CATEGORIES = 5
 _PLACE_WIDTH = 60
+_NAME_WIDTH = 60
+_LONGEST_FILE = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,14 +270,14 @@ def costliest_sentence(found: OperatorTime) -> str:
     first = found.rows[0]
     calls = units.counted(first.count, "call")
     took = f"{units.duration(first.total_ms)} ({units.share(first.share)})"
-    text = f"operator {first.name}, {took} in {calls}"
+    text = f"operator {shorten(visible(first.name), _NAME_WIDTH)}, {took} in {calls}"
     if not found.lines or found.lines[0].source is None:
         return text
     line, source = found.lines[0], found.lines[0].source
-    where = f"{shorten_path(source.file, _PLACE_WIDTH)}:{source.line}"
+    where = f"{shorten_path(visible(source.file), _PLACE_WIDTH)}:{source.line}"
     mark = "" if source.line_exact else ", line of the definition"
     return (
-        f"{text}; line {where} ({source.function}{mark}), "
+        f"{text}; line {where} ({shorten(visible(source.function), _NAME_WIDTH)}{mark}), "
         f"{units.duration(line.total_ms)} ({units.share(line.share)})"
     )
 
@@ -301,7 +303,8 @@ def finding_place(finding: Finding) -> str:
     if source is None:
         return ""
     mark = "" if source.line_exact else ", line of the definition"
-    return visible(f"{source.file}:{source.line} ({source.function}{mark})")
+    file = shorten_path(visible(source.file), _LONGEST_FILE)
+    return f"{file}:{source.line} ({shorten(visible(source.function), _NAME_WIDTH)}{mark})"
 
 
 def next_commands(report: Report) -> list[str]:
