@@ -9,7 +9,13 @@ from itertools import permutations
 from pathlib import Path
 
 from stepscope.analyse.comparison.cohort import Cohort, Observation, observe, observe_trace, side_of
-from stepscope.analyse.comparison.compare import compare, fails_above, unlike, withhold_verdicts
+from stepscope.analyse.comparison.compare import (
+    compare,
+    fails_above,
+    undecided,
+    unlike,
+    withhold_verdicts,
+)
 from stepscope.analyse.comparison.compare_kernels import compare_kernels
 from stepscope.analyse.comparison.compare_results import (
     COMPARE_SCHEMA_VERSION,
@@ -132,6 +138,12 @@ def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
     """Why the new sides break ``limit`` (0.05: 5 % slower end to end); none where all keep it."""
     reasons = (fails_above(comparison, limit) for comparison in report.comparisons)
     return tuple(reason for reason in reasons if reason)
+
+
+def limit_doubts(report: CompareReport, limit: float) -> tuple[str, ...]:
+    """Of the new sides that do not break ``limit``: which of them only noise keeps from it, maybe."""
+    doubts = (undecided(comparison, limit) for comparison in report.comparisons)
+    return tuple(doubt for doubt in doubts if doubt)
 
 
 def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:

@@ -18,8 +18,9 @@ class Verdict(Word):
 
     BETTER = "better"
     WORSE = "worse"
-    NO_CHANGE = "no change"
-    CANNOT_TELL = "cannot tell"
+    NO_CHANGE = "no change"  # a change worth knowing is excluded
+    CANNOT_TELL = "cannot tell"  # measured on both sides, but too coarsely for any of the three
+    NO_VERDICT = "no verdict"  # untrusted, or not measured on both sides
 
 
 class Basis(Word):
