@@ -139,7 +139,8 @@ def test_planted_laws_are_found(tmp_path) -> None:
 def row(tokens_side, *, steps=4, stages, **changes) -> SweepRow:
     point = SweepPoint(width=tokens_side, height=16, steps=steps)
     return SweepRow(
-        id=str(point), point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages, step_ms=1.0,
+        id=str(point), point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages,
+        step_ms=stages.get("DenoisingStage", 1.0 * steps) / steps,
         width=tokens_side, height=16, steps=steps, **changes,
     )  # fmt: skip
 
@@ -157,6 +158,60 @@ def test_the_crossover_is_where_the_curves_meet() -> None:
         True,
     )
     assert crossover.tokens == pytest.approx(100.0)
+    assert crossover.interval == pytest.approx((100.0, 100.0), rel=0.01)
+
+
+def stages_of(sizes, text_ms, denoising_ms):
+    return [
+        row(16 * n, stages={"TextEncodingStage": float(text), "DenoisingStage": float(denoising)})
+        for n, text, denoising in zip(sizes, text_ms, denoising_ms, strict=True)
+    ]
+
+
+def test_a_crossover_has_the_uncertainty_of_its_fits() -> None:
+    """Some 3 % of residual move where linear meets quadratic; between measured points it is measured."""
+    sizes = (10, 30, 90, 110, 300, 900)
+    wobble = (1.03, 0.97, 1.02, 0.99, 0.97, 1.03)
+    rows = stages_of(
+        sizes,
+        [100 * n * w for n, w in zip(sizes, wobble, strict=True)],
+        [n * n * w for n, w in zip(sizes, wobble[::-1], strict=True)],
+    )
+    (crossover,) = sweep_report(rows).crossovers
+    low, high = crossover.interval
+    assert crossover.within
+    assert 90.0 <= low < crossover.tokens < high <= 110.0
+    assert all(not each.within for each in sweep_report(rows[:3]).crossovers)
+
+
+def test_a_crossover_that_the_fits_hardly_know_is_not_told_but_why() -> None:
+    """Residuals of 12 to 14 %, extrapolated: the interval is wider than a factor of two, so no number."""
+    sizes = (64, 100, 144, 256)
+    report = sweep_report(stages_of(sizes, [52.0, 84.0, 88.0, 175.0], [20.0, 26.0, 52.0, 90.0]))
+    assert report.crossovers == ()
+    (said,) = report.crossovers_withheld
+    assert "is not told (TextEncodingStage and DenoisingStage, 4 steps): the fits allow " in said
+    assert said in render_sweep_html(report)
+    assert "is not told" in render_sweep_terminal(report)
+
+
+def test_two_models_of_a_page_that_contradict_each_other_tell_no_crossover() -> None:
+    """The power law of denoising meets decoding ahead; by the split of the step, quadratic, it never does."""
+    rows = [
+        row(16 * n, steps=1, stages={"DenoisingStage": 60 + n * n / 1000, "DecodingStage": 0.0044 * n**1.7})
+        for n in (100, 140, 200, 280)
+    ]
+    report = sweep_report(rows)
+    assert report.crossovers == ()
+    assert "by the split of a step" in report.crossovers_withheld[0]
+
+
+def test_an_exponent_has_an_interval_not_a_bare_number() -> None:
+    """95 % by Student's t: with three sizes one degree of freedom, so 12.7 standard errors."""
+    points = [CurvePoint(x=2.0**at, ms=ms) for at, ms in enumerate((1.0, 2.1, 4.0))]
+    fit = power_law(points, series="s", against="tokens", group="")
+    low, high = fit.exponent_interval
+    assert high - low == pytest.approx(2 * 12.706 * fit.exponent_error, rel=1e-3)
 
 
 def test_untrusted_and_failed_rows_are_in_no_fit() -> None:
