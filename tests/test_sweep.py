@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from stepscope.render.comparison.sweep_views import (
     render_sweep_json,
     render_sweep_terminal,
 )
+from stepscope.session.sweeping.point_runner import RunnerOptions
 from stepscope.session.sweeping.sweep import Grid, LocalExecutor, sweep
-from sweeps import TWELVE, Silent, flags_of, options, rows_in, run, signal_when
+from sweeps import FAKE, TWELVE, Silent, flags_of, options, rows_in, run, signal_when
 
 TESTS = Path(__file__).parent
 
@@ -322,6 +324,34 @@ def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, ar
     assert main(["sweep", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def fake_worker(tmp_path, monkeypatch):
+    """The command's sweeps run on the worker without a pipeline, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    faked = partial(RunnerOptions, worker_command=FAKE)
+    monkeypatch.setattr("stepscope.session.sweeping.point_runner.RunnerOptions", faked)
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_the_page_of_an_earlier_sweep_is_kept(tmp_path, capsys) -> None:
+    """Another grid in the same folder keeps the first page under another name; the same grid writes none."""
+
+    def swept(steps):
+        assert main(["sweep", "--steps", steps, "--dir", "s", "--", "generate", "--prompt", "p"]) == 0
+        return capsys.readouterr().err
+
+    swept("4,8")
+    first = (tmp_path / "s" / "sweep.html").read_bytes()
+    assert "sweep.html is as it was" in swept("4,8")
+    assert "the earlier page is kept: " in swept("2")
+    assert (tmp_path / "s" / "sweep.previous.html").read_bytes() == first
+    assert (tmp_path / "s" / "sweep.html").read_bytes() != first
+    assert sorted(path.name for path in (tmp_path / "s").glob("*.html")) == [
+        "sweep.html",
+        "sweep.previous.html",
+    ]
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("terminal", "json", "md", "html")
 EXECUTORS = ("local", "ray")
+PAGE_FILE = "sweep.html"
 
 
 class SweepCommand:
@@ -89,8 +90,20 @@ class SweepCommand:
             raise
         report = sweep_report(rows, missing=len(planned(options)) - len(rows))
         deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
-        deliver(_rendered(report, "html"), folder / "sweep.html")
+        _keep_page(_rendered(report, "html"), folder / PAGE_FILE)
         return 0 if any(row.status == "ok" for row in rows) else 1
+
+
+def _keep_page(text: str, path: Path) -> None:
+    """Write the page; one of another sweep in the same folder, or of fewer points, is kept beside it."""
+    from stepscope.record.atomic import keep_existing
+
+    if path.is_file() and path.read_bytes() == text.encode("utf-8", "backslashreplace"):
+        say(f"{path.resolve()} is as it was")
+        return
+    if (kept := keep_existing(path)) is not None:
+        say(f"the earlier page is kept: {kept.resolve()}")
+    deliver(text, path)
 
 
 def _grid(arguments: argparse.Namespace, words: list[str]) -> Grid:

@@ -16,7 +16,7 @@ from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError
 from stepscope.model.sweep import SweepPoint, SweepRow
-from stepscope.record.atomic import remove_old
+from stepscope.record.atomic import free_path
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.sweeping.worker_client import WORKER_COMMAND, WorkerClient, WorkerDied
 from stepscope.session.sweeping.worker_messages import Failure
@@ -121,8 +121,7 @@ class PointRunner:
         return self._worker
 
     def _run(self, worker: WorkerClient, task: PointTask, name: str) -> RunSummary:
-        dump = self._options.folder / "dumps" / f"{task.id}-{name}.json"
-        remove_old(dump)  # of an attempt that was killed
+        dump = free_path(self._options.folder / "dumps" / f"{task.id}-{name}.json")
         ours = {"perf_dump_path": str(dump), "warmup": False}  # the first use of a shape is our warm-up
         defaults = {"save_output": False, "output_path": str(self._options.folder / "outputs")}
         _check(worker.ask("run", {**defaults, **task.flags, **ours}))
