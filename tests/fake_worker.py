@@ -32,6 +32,8 @@ def is_held(path=None, count="0"):
 
 
 def serve(do, flags):
+    if do == "check" and flags.get("num_frames"):
+        return {"message": "the pipeline has no --num-frames.", "refused": True, "usable_after": True}
     if do != "run":
         return None
     time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)

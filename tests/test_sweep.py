@@ -316,6 +316,9 @@ def test_hostile_flags_stay_text_in_the_page() -> None:
         ["--steps", "4", "--vs", "--no-such-flag", "--", "generate", "--prompt", "p"],
         ["--prompts", "none.txt", "--", "generate"],
         ["--steps", "4", "--", "generate", "--prompt", "p", "--profile"],
+        ["--steps", "4", "--", "generate", "--prompt", "p", "--model-path", "tiny/sd3"],
+        ["--steps", "4", "--vs", "--model-path tiny/sd3", "--", "generate", "--prompt", "p"],
+        ["--steps", "4", "--", "generate", "--prompt", "p", "--offload", "model", "--dit-layerwise-offload"],
     ],
 )
 def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, arguments) -> None:
@@ -352,6 +355,27 @@ def test_the_page_of_an_earlier_sweep_is_kept(tmp_path, capsys) -> None:
         "sweep.html",
         "sweep.previous.html",
     ]
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_what_the_pipeline_takes_for_no_point_is_said_before_the_first(tmp_path, capsys) -> None:
+    """One line and status 2, no row of each; where other points can run, the refused one is a row."""
+    call = ["sweep", "--frames", "5,9", "--steps", "4,8", "--dir", "s", "--", "generate", "--prompt", "p"]
+    assert main(call) == 2
+    assert (
+        capsys.readouterr().err == "stepscope: error: no point can run: the pipeline has no --num-frames.\n"
+    )
+    assert rows_in(tmp_path / "s" / "sweep.jsonl") == []
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_a_point_that_fails_says_why_at_once(capsys) -> None:
+    """With its reason, on a line of its own, not only in the table at the end."""
+    call = ["sweep", "--resolutions", "256x23,256x13", "--dir", "s", "--", "generate", "--prompt", "p"]
+    assert main(call) == 1
+    said = capsys.readouterr().err
+    assert "1 of 2: 256x23: failed: ValueError: no such size" in said
+    assert "2 of 2: 256x13: out of memory: OutOfMemoryError: no room" in said
 
 
 @pytest.mark.slow

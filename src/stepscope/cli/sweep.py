@@ -69,6 +69,7 @@ class SweepCommand:
         from stepscope.cli.working import working
         from stepscope.session.interrupts import termination_raises
         from stepscope.session.sweeping.point_runner import RunnerOptions
+        from stepscope.session.sweeping.refusals import refuse_wrong_flags
         from stepscope.session.sweeping.sweep import SweepOptions, planned, sweep
 
         folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -82,6 +83,7 @@ class SweepCommand:
             repeats=arguments.repeats,
             retry_failed=arguments.retry_failed,
         )
+        refuse_wrong_flags(planned(options))
         try:
             with termination_raises(), working() as listener:
                 rows = sweep(options, _executor(arguments, runner), listener)

@@ -74,6 +74,9 @@ class SweepListener(Protocol):
     def doing(self, text: str) -> None:
         """One line, replaced by the next."""
 
+    def happened(self, text: str) -> None:
+        """One line that stays."""
+
 
 class Executor(Protocol):
     """Something that can run points."""
@@ -89,9 +92,10 @@ class LocalExecutor:
         self._options = options
 
     def run(self, tasks: Sequence[PointTask], finished: Callable[[SweepRow], None]) -> None:
-        """Run the tasks on one worker process."""
+        """Run the tasks on one worker process. UsageError where none of them can run."""
         runner = PointRunner(self._options)
         try:
+            runner.check(tasks)
             for task in tasks:
                 finished(runner.run(task))
         finally:
@@ -126,7 +130,8 @@ def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) ->
             append_line(path, row)
             rows[row.id] = row
             done = sum(task.id in rows for task in tasks)
-            listener.doing(f"{done} of {len(tasks)}: {_said(row)}")
+            tell = listener.doing if row.status == "ok" else listener.happened
+            tell(f"{done} of {len(tasks)}: {_said(row)}")
 
         if left:
             executor.run(left, finished)
@@ -151,8 +156,9 @@ def _finished(found: Sequence[SweepRow], options: SweepOptions) -> dict[str, Swe
 
 
 def _said(row: SweepRow) -> str:
-    result = f"{row.total_ms:.1f} ms" if row.total_ms is not None else row.status
-    return f"{row.point.label}: {result}"
+    if row.total_ms is not None:
+        return f"{row.point.label}: {row.total_ms:.1f} ms"
+    return f"{row.point.label}: {row.status.replace('_', ' ')}: {row.error}"
 
 
 @contextmanager
