@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import PurePath
 
 import jsonschema
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from dumps import DATA, sglang_json, stepscope_json
 from stepscope.cli import main
 from stepscope.render.comparison.compare_json import compare_schema
+from stepscope.session.path_names import told_apart
 
 
 @pytest.fixture
@@ -97,6 +99,36 @@ def test_unlike_runs_are_refused_with_what_differs(write, capsys) -> None:
     assert "--anyway" in message
     assert main(["compare", base, new, "--anyway"]) == 0
     assert "not alike: height 1024 against 512" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["perf.json", "other.json"], ["perf.json", "other.json"]),
+        (["a/perf.json", "b/perf.json", "b/x.json"], ["a/perf.json", "b/perf.json", "x.json"]),
+        (["/r/a/1/p.json", "/r/b/1/p.json", "/r/b/2/p.json"], ["a/1/p.json", "b/1/p.json", "2/p.json"]),
+        (["p.json", "a/p.json"], ["p.json", "a/p.json"]),
+        (["log", "log", "x"], ["log", "log", "x"]),
+    ],
+)
+def test_files_are_told_apart_by_as_little_as_that_takes(paths, names) -> None:
+    """The end of a path, longer only where another file has the same."""
+    assert list(told_apart([PurePath(path) for path in paths])) == names
+
+
+def test_which_of_six_files_of_one_name_is_untrusted_is_said(write, tmp_path, capsys) -> None:
+    """All are named perf.json, as ``--run-dir`` names them: folder and file, in every view."""
+    for side, ms in (("a", 350.0), ("b", 300.0)):
+        for number in range(3):
+            (tmp_path / f"{side}{number}").mkdir()
+            write(f"{side}{number}/perf.json", stepscope_json([ms + number] * 10))
+    bad = json.loads((DATA / "sglang_cpu_asked_3.perf.json").read_text())
+    write("b1/perf.json", bad)
+    sides = [",".join(f"{side}{number}/perf.json" for number in range(3)) for side in "ab"]
+    assert main(["compare", *sides, "--anyway"]) == 0
+    said = capsys.readouterr().out
+    assert "note: untrusted: b1/perf.json: " in said
+    assert "b0/perf.json and 2 more (3 runs) against the base a0/perf.json and 2 more" in said
 
 
 def test_fail_above_decides_the_status(write, capsys) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from stepscope.analyse.comparison.cohort import Cohort, Observation, observe, observe_trace, side_of
 from stepscope.analyse.comparison.compare import (
@@ -30,6 +30,7 @@ from stepscope.record.input_file import files_below
 from stepscope.record.open import TRACE_KINDS, InputKind, recognise
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
 from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
+from stepscope.session.path_names import runs_told_apart, told_apart
 from stepscope.session.report import report_ranks
 
 TraceReports = Callable[[Path], Sequence[RankReport]]
@@ -120,12 +121,28 @@ def load_side(label: str, paths: Sequence[Path], *, read_trace: TraceReports = r
 
 def compare_sides(base: LoadedSide, news: Sequence[LoadedSide]) -> CompareReport:
     """Every new side against the base, with kernels and outputs where the runs have them."""
+    base, *news = _named([base, *news])
     cohort = _cohort(base)
     return CompareReport(
         schema_version=COMPARE_SCHEMA_VERSION,
         base=side_of(cohort),
         comparisons=tuple(_with_details(compare(cohort, _cohort(new)), base, new) for new in news),
     )
+
+
+def _named(sides: Sequence[LoadedSide]) -> list[LoadedSide]:
+    """The sides with every run under the shortest name that no other file of the comparison has."""
+    paths = [PurePath(run.observation.path) for side in sides for run in side.runs]
+    names = iter(runs_told_apart(paths))
+    return [
+        replace(
+            side,
+            runs=tuple(
+                replace(run, observation=replace(run.observation, name=next(names))) for run in side.runs
+            ),
+        )
+        for side in sides
+    ]
 
 
 def without_untrusted_verdicts(report: CompareReport) -> CompareReport:
@@ -236,13 +253,7 @@ def _refuse_unlike(comparisons: Sequence[Comparison]) -> None:
 def _labels(sides: Sequence[Sequence[Path]]) -> list[str]:
     """A short name for each side, told apart by as much of the path as that takes."""
     first = [paths[0] if paths else Path("(nothing)") for paths in sides]
-    for depth in (1, 2, 3):
-        labels = ["/".join(path.parts[-depth:]) for path in first]
-        if len(set(labels)) == len(labels):
-            break
-    else:
-        labels = [str(path) for path in first]
     return [
         label if len(paths) < 2 else f"{label} and {len(paths) - 1} more"
-        for label, paths in zip(labels, sides, strict=True)
+        for label, paths in zip(told_apart(first), sides, strict=True)
     ]

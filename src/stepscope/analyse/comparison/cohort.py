@@ -41,6 +41,7 @@ class Observation:
     stages: Mapping[str, float]  # ms by name, occurrences summed
     steps: Mapping[int, float]  # ms by index
     facts: Mapping[str, str]
+    name: str = ""  # short, told apart from the other runs' of a comparison; empty: the file's
     trust: Trust = _TRUSTED
     peak_memory_bytes: int | None = None
     untypical_steps: frozenset[int] = field(default_factory=frozenset)  # traced or under a starting profiler
@@ -105,7 +106,9 @@ def side_of(cohort: Cohort) -> Side:
         paths=tuple(run.path for run in cohort.runs),
         runs=len(cohort.runs),
         untrusted=tuple(
-            f"{PurePath(run.path).name}: {reason}" for run in cohort.runs for reason in run.trust.reasons
+            f"{run.name or PurePath(run.path).name}: {reason}"
+            for run in cohort.runs
+            for reason in run.trust.reasons
         ),
         facts=tuple(cohort.runs[0].facts.items()),
     )
