@@ -131,6 +131,22 @@ def test_which_of_six_files_of_one_name_is_untrusted_is_said(write, tmp_path, ca
     assert "b0/perf.json and 2 more (3 runs) against the base a0/perf.json and 2 more" in said
 
 
+def test_a_failure_without_verdict_names_the_file_to_measure_again(write, tmp_path, capsys) -> None:
+    """One of six runs is untrusted, the rest a quarter faster: status 1 and why in a line; 0 without it."""
+    for side, ms in (("a", 350.0), ("b", 260.0)):
+        for number in range(3):
+            (tmp_path / f"{side}{number}").mkdir()
+            changes = {"total_ms": 100.0} if (side, number) == ("b", 1) else {}  # less than its stages
+            write(f"{side}{number}/perf.json", stepscope_json([ms + number] * 10, **changes))
+    sides = [",".join(f"{side}{number}/perf.json" for number in range(3)) for side in "ab"]
+    assert main(["compare", *sides, "--fail-above", "5"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "no verdict counts as failed (untrusted: b1/perf.json: " in said
+    assert said.endswith("measure b1/perf.json again, or leave it out\n")
+    assert main(["compare", sides[0], "b0/perf.json,b2/perf.json", "--fail-above", "5"]) == 0
+
+
 def test_fail_above_decides_the_status(write, capsys) -> None:
     """Two percent slower fails above one and passes above five; the reason goes to standard error."""
     base = repeated(write, "a", 350.0, seed=1)

@@ -153,7 +153,7 @@ def without_untrusted_verdicts(report: CompareReport) -> CompareReport:
 
 def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
     """Why the new sides break ``limit`` (0.05: 5 % slower end to end); none where all keep it."""
-    reasons = (fails_above(comparison, limit) for comparison in report.comparisons)
+    reasons = (fails_above(comparison, limit, base=report.base) for comparison in report.comparisons)
     return tuple(reason for reason in reasons if reason)
 
 

@@ -100,15 +100,17 @@ def unlike(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def fails_above(comparison: Comparison, limit: float) -> str | None:
+def fails_above(comparison: Comparison, limit: float, *, base: Side | None = None) -> str | None:
     """Why CI should fail: slower end to end by more than ``limit`` (0.05 is 5 %), or not to be told.
 
     One run a side is held against ``limit`` alone; repeated runs must differ significantly as well, so where
-    noise hides what there is, nothing fails: see ``undecided``.
+    noise hides what there is, nothing fails: see ``undecided``. ``base`` is asked for untrusted runs to name.
     """
     total = comparison.total
     if total.change is None or total.verdict is Verdict.NO_VERDICT:
-        return f"{comparison.new.label}: no verdict ({total.reason})"
+        said = f"{comparison.new.label}: no verdict counts as failed ({total.reason})"
+        runs = [*(base.untrusted_runs if base else ()), *comparison.new.untrusted_runs]
+        return f"{said}: measure {', '.join(runs)} again, or leave it out" if runs else said
     certain = comparison.basis is Basis.THRESHOLDS or total.verdict is Verdict.WORSE
     if total.change > limit and certain:
         grown = f"{100 * total.change:+.1f} % {total.name}"

@@ -123,6 +123,7 @@ class Side:
     paths: tuple[str, ...]
     runs: int
     untrusted: tuple[str, ...]  # every reason, with the file it is about
+    untrusted_runs: tuple[str, ...]  # those files
     facts: tuple[tuple[str, str], ...]  # environment and workload, for the record
 
 

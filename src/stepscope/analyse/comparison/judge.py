@@ -84,6 +84,7 @@ def _by_test(row: Row, p_value: float, test: WelchTest, asked: _Asked) -> Row:
         reason = f"{said}; the interval is of this row alone"
     if verdict is Verdict.NO_CHANGE and _reaches_beyond(row, test.interval, asked.run_ms):
         verdict = Verdict.CANNOT_TELL
+        reason = reason.replace("equal", "the medians are equal")
         reason = f"{reason}; {100 * THRESHOLDS[row.kind]:.0f} % is not excluded"
     return replace(row, p_value=p_value, interval=test.interval, verdict=verdict, reason=reason)
 
