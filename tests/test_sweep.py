@@ -21,7 +21,7 @@ from stepscope.render.comparison.sweep_views import (
     render_sweep_terminal,
 )
 from stepscope.session.sweeping.point_runner import RunnerOptions
-from stepscope.session.sweeping.sweep import Grid, LocalExecutor, sweep
+from stepscope.session.sweeping.sweep import Again, Grid, LocalExecutor, sweep
 from sweeps import FAKE, TWELVE, Silent, flags_of, options, rows_in, run, signal_when
 
 TESTS = Path(__file__).parent
@@ -64,7 +64,7 @@ def test_finished_points_are_never_repeated(tmp_path) -> None:
     before = (tmp_path / "sweep.jsonl").read_bytes()
     run(tmp_path, grid)
     assert (tmp_path / "sweep.jsonl").read_bytes() == before
-    run(tmp_path, grid, retry_failed=True)
+    run(tmp_path, grid, again=frozenset({Again.FAILED}))
     assert len(read_lines(tmp_path / "sweep.jsonl", SweepRow)) == 3
     larger = run(tmp_path, Grid(resolutions=((256, 13), (256, 256), (512, 512))))
     assert len(larger) == 3
@@ -376,6 +376,34 @@ def test_a_point_that_fails_says_why_at_once(capsys) -> None:
     said = capsys.readouterr().err
     assert "1 of 2: 256x23: failed: ValueError: no such size" in said
     assert "2 of 2: 256x13: out of memory: OutOfMemoryError: no room" in said
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_untrusted_points_and_those_of_fewer_runs_are_measured_again_when_asked(tmp_path, capsys) -> None:
+    """Without --again they are kept, and the sweep says so; their dumps stay beside the new ones."""
+
+    def swept(*flags):
+        call = ["sweep", "--resolutions", "256x29,256x256", "--dir", "s", *flags]
+        assert main([*call, "--", "generate", "--prompt", "p"]) == 0
+        rows = {row.id: row for row in read_lines(tmp_path / "s" / "sweep.jsonl", SweepRow)}
+        return capsys.readouterr().err, [len(row.runs_ms) for row in rows.values()]
+
+    assert swept()[1] == [2, 2]
+    dumps = {path: path.read_bytes() for path in (tmp_path / "s" / "dumps").iterdir()}
+    said, counts = swept("--repeats", "3")
+    assert counts == [2, 2]
+    assert (
+        "finished points with untrusted numbers: 1, kept as they are (--again untrusted measures them anew)"
+        in said
+    )
+    assert (
+        "finished points of fewer measured runs than --repeats 3: 2, kept as they are (--again fewer" in said
+    )
+    assert swept("--repeats", "3", "--again", "untrusted")[1] == [3, 2]
+    said, counts = swept("--repeats", "3", "--again", "fewer,untrusted")
+    assert counts == [3, 3]
+    assert all(path.read_bytes() == content for path, content in dumps.items())
+    assert main(["sweep", "--again", "slow", "--", "generate", "--prompt", "p"]) == 2
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("terminal", "json", "md", "html")
 EXECUTORS = ("local", "ray")
+AGAIN = ("failed", "untrusted", "fewer")
 PAGE_FILE = "sweep.html"
 
 
@@ -56,7 +57,15 @@ class SweepCommand:
         parser.add_argument(
             "--dir", type=Path, metavar="DIR", help="where rows and dumps are (default: ./sweep-<time>)"
         )
-        parser.add_argument("--retry-failed", action="store_true", help="run points again that failed")
+        parser.add_argument(
+            "--again",
+            type=_again,
+            default=frozenset(),
+            metavar="WHAT,...",
+            help="measure finished points again that failed, are untrusted, or have fewer runs than "
+            f"--repeats: {', '.join(AGAIN)}",
+        )
+        parser.add_argument("--retry-failed", action="store_true", help="the same as --again failed")
         parser.add_argument("--executor", choices=EXECUTORS, default="local", help="local, or a Ray cluster")
         parser.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (default: a local one)")
         parser.add_argument("--workers", type=positive, metavar="N", help="with Ray (default: one a GPU)")
@@ -70,7 +79,7 @@ class SweepCommand:
         from stepscope.session.interrupts import termination_raises
         from stepscope.session.sweeping.point_runner import RunnerOptions
         from stepscope.session.sweeping.refusals import refuse_wrong_flags
-        from stepscope.session.sweeping.sweep import SweepOptions, planned, sweep
+        from stepscope.session.sweeping.sweep import Again, SweepOptions, planned, sweep
 
         folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
         runner = RunnerOptions(folder=folder)
@@ -81,7 +90,9 @@ class SweepCommand:
             flags=lambda point: _flags(point, words),
             runner=runner,
             repeats=arguments.repeats,
-            retry_failed=arguments.retry_failed,
+            again=frozenset(
+                Again(word) for word in arguments.again | ({"failed"} if arguments.retry_failed else set())
+            ),
         )
         refuse_wrong_flags(planned(options))
         try:
@@ -166,6 +177,13 @@ def _prompts(path: Path | None) -> tuple[str, ...]:
     from stepscope.record.prompt_file import read_prompts
 
     return read_prompts(path) if path is not None else ()
+
+
+def _again(text: str) -> frozenset[str]:
+    words = frozenset(part.strip() for part in text.split(","))
+    if unknown := sorted(words - set(AGAIN)):
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(AGAIN)}")
+    return words
 
 
 def _numbers(text: str) -> tuple[int, ...]:
