@@ -238,6 +238,31 @@ def test_a_run_folder_is_compared_by_its_dumps(write, tmp_path, capsys) -> None:
     assert main(["compare", "one", "empty"]) == 2
 
 
+def test_calls_beside_a_run_folder_are_told(write, tmp_path, capsys) -> None:
+    """A script of two calls under ``run --run-dir b`` leaves b and b-1: which one is compared is said."""
+    for name, ms in (("b", 350.0), ("b-1", 100.0), ("f", 349.0), ("b-2x", 1.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+        write(f"{name}/perf.json", stepscope_json([ms] * 10))
+    assert main(["compare", "b", "f"]) == 0
+    said = capsys.readouterr().out
+    assert "note: beside b there are more calls that are not compared: b-1" in said
+    assert "b-2x" not in said
+    assert main(["compare", "b,b-1", "f"]) == 0
+    assert "more calls" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["bench", "sweep"])
+def test_a_script_cannot_be_benched_but_it_is_said_how(write, capsys, command) -> None:
+    """One line with the two commands that do it."""
+    axis = ["--vs", ""] if command == "bench" else ["--steps", "4"]
+    assert main([command, *axis, "--", "run", "my_script.py"]) == 2
+    said = capsys.readouterr().err
+    assert "only generate can be measured" in said
+    assert "stepscope run --run-dir" in said
+    assert "stepscope compare base1,base2" in said
+
+
 @pytest.mark.parametrize("chosen", ["terminal", "json", "md", "html"])
 def test_lone_surrogates_break_no_view(write, capsys, chosen) -> None:
     """JSON may hold half a surrogate pair: it is shown as an escape in every format."""

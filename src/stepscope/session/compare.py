@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
 from stepscope.record.input_file import files_below
 from stepscope.record.open import TRACE_KINDS, InputKind, recognise
+from stepscope.record.perf_dump import numbered
+from stepscope.record.run_record import RUN_FILE
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
 from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
 from stepscope.session.path_names import runs_told_apart, told_apart
@@ -72,11 +75,12 @@ def compare_files(
     paths = [list(base), *(list(side) for side in news)]
     for side in paths:
         _refuse_repeated(side)
+    beside = _calls_beside([path for side in paths for path in side])
     sides = [
         _without_copies(load_side(label, side, read_trace=read_trace))
         for label, side in zip(_labels(paths), paths, strict=True)
     ]
-    report = compare_sides(sides[0], sides[1:])
+    report = _warned(compare_sides(sides[0], sides[1:]), beside)
     if anyway:
         return report
     _refuse_unlike(report.comparisons)
@@ -89,6 +93,27 @@ def _refuse_repeated(paths: Sequence[Path]) -> None:
     for (path, place), (_, other) in permutations(zip(paths, places, strict=True), 2):
         if place == other or other in place.parents:
             raise UsageError(f"{path} is given twice on one side.", remedy="Every run counts once.")
+
+
+def _calls_beside(paths: Sequence[Path]) -> tuple[str, ...]:
+    """That a folder of ``--run-dir`` has more calls beside it (``DIR-1``, ...) that are not given."""
+    given = {os.path.realpath(path) for path in paths}
+    said = []
+    for path in paths:
+        if not (path / RUN_FILE).is_file():
+            continue
+        further = (numbered(path, number) for number in itertools.count(1))
+        beside = itertools.takewhile(lambda folder: (folder / RUN_FILE).is_file(), further)
+        if left := [folder.name for folder in beside if os.path.realpath(folder) not in given]:
+            said.append(f"beside {path} there are more calls that are not compared: {', '.join(left)}")
+    return tuple(said)
+
+
+def _warned(report: CompareReport, said: Sequence[str]) -> CompareReport:
+    if not said:
+        return report
+    comparisons = (replace(each, warnings=(*each.warnings, *said)) for each in report.comparisons)
+    return replace(report, comparisons=tuple(comparisons))
 
 
 def _without_copies(side: LoadedSide) -> LoadedSide:

@@ -181,7 +181,7 @@ def _kept_as_they_are(rows: Sequence[SweepRow], options: SweepOptions) -> Iterat
     for kind, words in said.items():
         count = sum(kind in _shortcomings(row, options) for row in rows)
         if count:
-            yield f"finished points {words}: {count}, kept as they are (--again {kind.value} measures them anew)"
+            yield f"finished points {words}: {count}, kept (--again {kind.value} measures them anew)"
 
 
 def _said(row: SweepRow) -> str:
