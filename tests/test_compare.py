@@ -120,6 +120,13 @@ def test_a_small_stage_is_not_held_to_more_than_it_weighs() -> None:
     assert "10 % is not excluded" in b.reason
 
 
+def test_no_interval_says_that_a_time_became_negative() -> None:
+    """Wild runs: the interval of the change ends at -100 %."""
+    wide = compare(totals([1000.0, 10.0]), totals([900.0, 5.0]))
+    assert wide.total.interval is not None
+    assert wide.total.interval[0] == -1.0
+
+
 def test_a_sure_but_tiny_change_is_no_change() -> None:
     """Three tenths of a percent, without noise, is not worth a verdict."""
     base = cohort("base", *(stepscope_json([350.0 + 0.01 * i] * 10) for i in range(5)))

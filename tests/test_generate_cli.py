@@ -329,6 +329,13 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
 
 
+def test_what_is_to_be_installed_is_whole_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Square brackets are no markup: the offline viewer is an extra."""
+    with pytest.raises(SystemExit):
+        main(["view", "--help"])
+    assert 'pip install "stepscope[view]"' in " ".join(capsys.readouterr().out.split())
+
+
 def test_help_is_readable_and_states_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     """Every line within 100 columns."""
     with pytest.raises(SystemExit) as raised:

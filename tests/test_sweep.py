@@ -251,6 +251,17 @@ def test_a_fit_that_should_not_be_believed_says_so(times_ms, doubt) -> None:
     assert bool(fit.doubt) == bool(doubt)
 
 
+def test_a_doubt_is_whole_in_the_terminal() -> None:
+    """It wraps where it has to, and never loses its middle."""
+    rows = stages_of((1, 2, 4), (5.0, 5.5, 5.1), (1.0, 2.0, 4.0))
+    for width, words in ((110, "not distinguishable from"), (80, "not")):
+        text = render_sweep_terminal(sweep_report(rows), width=width)
+        assert words in text
+        assert "distinguishable" in text
+        assert "growth" in text
+        assert "…" not in text
+
+
 def test_a_sweep_of_too_few_points_says_why_there_is_no_fit() -> None:
     """Two sizes and one step count describe no growth; a first call that was faster cost nothing."""
     rows = [row(16 * n, stages={"DenoisingStage": float(n)}, first_use_ms=-5.0) for n in (1, 2)]

@@ -35,7 +35,8 @@ def call_words(arguments: argparse.Namespace) -> list[str]:
     if words[:1] == ["run"]:
         raise UsageError(
             "only generate can be measured by this command.",
-            remedy="A script: several times 'stepscope run --run-dir base1 SCRIPT' (base2, ...; new1, ...), then "
+            remedy="A script: several times 'stepscope run --run-dir base1 SCRIPT' (base2, ..., new1, ...), "
+            "then "
             "'stepscope compare base1,base2,base3 new1,new2,new3'.",
         )
     if words[:1] != ["generate"]:

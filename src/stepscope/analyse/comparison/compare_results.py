@@ -59,7 +59,7 @@ class Row:
     new: Sample | None
     difference: float | None  # of the medians
     change: float | None  # of the medians, relative to the base
-    interval: tuple[float, float] | None  # of the relative change of the means, at 1 - alpha
+    interval: tuple[float, float] | None  # of the relative change of the means, at 1 - alpha; from -1 on
     p_value: float | None  # below the end-to-end row: corrected after Holm
     verdict: Verdict
     reason: str = ""

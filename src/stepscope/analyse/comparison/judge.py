@@ -79,14 +79,15 @@ class _Asked:
 
 def _by_test(row: Row, p_value: float, test: WelchTest, asked: _Asked) -> Row:
     verdict, reason = _significance(row, p_value, asked)
+    interval = test.interval and (max(test.interval[0], -1.0), max(test.interval[1], -1.0))
     if test.p_value < asked.alpha <= p_value:  # the interval, which is the row's own, leaves out zero
         said = f"p = {p_value:.2g} corrected for {asked.rows} rows, {asked.alpha:g} asked"
         reason = f"{said}; the interval is of this row alone"
-    if verdict is Verdict.NO_CHANGE and _reaches_beyond(row, test.interval, asked.run_ms):
+    if verdict is Verdict.NO_CHANGE and _reaches_beyond(row, interval, asked.run_ms):
         verdict = Verdict.CANNOT_TELL
         reason = reason.replace("equal", "the medians are equal")
         reason = f"{reason}; {100 * THRESHOLDS[row.kind]:.0f} % is not excluded"
-    return replace(row, p_value=p_value, interval=test.interval, verdict=verdict, reason=reason)
+    return replace(row, p_value=p_value, interval=interval, verdict=verdict, reason=reason)
 
 
 def _reaches_beyond(row: Row, interval: tuple[float, float] | None, run_ms: float) -> bool:

@@ -248,7 +248,8 @@ def _difference(row: Row) -> str:
     if row.unit == "bytes":
         return f"{'+' if row.difference > 0 else ''}{units.size(row.difference)}"
     if row.unit == "ms":
-        return f"{units.signed_milliseconds(row.difference)} ms"
+        longer = max(side.median for side in (row.base, row.new) if side is not None)
+        return units.signed_duration(row.difference, beside_ms=longer)
     return f"{'+' if row.difference > 0 else ''}{units.number(row.difference)} /s"
 
 

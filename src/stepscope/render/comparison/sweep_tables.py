@@ -79,14 +79,14 @@ def fits_table(report: SweepReport) -> Table:
     columns = [
         Column(key="series", title="what"),
         Column(key="against", title="grows with"),
-        Column(key="exponent", title="exponent (95 % interval)", kind=Kind.AMOUNT),
+        Column(key="exponent", title="exponent (95 %)", kind=Kind.AMOUNT),
         Column(key="residual", title="worst residual", kind=Kind.SHARE),
         Column(key="count", title="points", kind=Kind.COUNT),
-        Column(key="doubt", title="doubt"),
         Column(key="group", title="at"),
+        Column(key="doubt", title="doubt"),
     ]
     rows = [
-        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.doubt, fit.group)
+        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.group, fit.doubt)
         for fit in report.fits
     ]
     return build("fits", "Scaling: time = constant x size ^ exponent", columns, rows)
@@ -100,7 +100,7 @@ def compositions_table(report: SweepReport) -> Table:
         Column(key="linear", title="linear µs/token", kind=Kind.NUMBER),
         Column(key="quadratic", title="quadratic ns/token^2", kind=Kind.NUMBER),
         Column(key="share", title="quadratic share at the largest", kind=Kind.SHARE),
-        Column(key="residual", title="worst residual", kind=Kind.SHARE),
+        Column(key="worst_residual", title="worst residual", kind=Kind.SHARE),
     ]
     rows = [
         (
@@ -119,7 +119,7 @@ def compositions_table(report: SweepReport) -> Table:
 def crossovers_table(report: SweepReport) -> Table:
     """Where another stage becomes the longest."""
     columns = [
-        Column(key="tokens", title="tokens (95 % interval)", kind=Kind.AMOUNT),
+        Column(key="tokens", title="tokens (95 %)", kind=Kind.AMOUNT),
         Column(key="before", title="longest below"),
         Column(key="after", title="longest above"),
         Column(key="within", title="known by"),

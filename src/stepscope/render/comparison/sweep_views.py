@@ -30,8 +30,9 @@ def render_sweep_terminal(report: SweepReport, *, width: int = 100, colour: bool
     parts += [Text(f"  note: {visible(text)}") for text in (*report.warnings, *report.crossovers_withheld)]
     parts += [Text(f"  not measured: {visible(text)}") for text in tables.accidents(report)]
     for table in _tables(report):
-        shown = table.pick(*(column.key for column in table.columns if column.key != "error"))  # said above
-        layout = Layout(flexible=shown.columns[-1].key, optional=("peak", "longest"))
+        said_above = table.pick(*(column.key for column in table.columns if column.key != "error"))
+        shown = said_above.without_empty_columns()
+        layout = Layout(flexible=shown.columns[-1].key, optional=("peak", "longest", "count", "residual"))
         parts += [Text(f"\n{shown.caption}", style="bold"), grid(shown, layout, width)]
     return printed(parts, width=width, colour=colour)
 
