@@ -72,7 +72,7 @@ def between_stages(pipeline: Any) -> Any:
 
 
 def in_callback(pipeline: Any) -> Any:
-    """A sleep in the user's callback at the end of iteration 2, which is in the next step."""
+    """A sleep in the user's callback at the end of iteration 2."""
     call = type(pipeline).__call__
 
     def with_callback(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ PLACES = (
     Place(
         name="callback after step 2",
         plant=in_callback,
-        expected={DENOISING: SLEEP_MS, "step 3": SLEEP_MS},
+        expected={DENOISING: SLEEP_MS, "step 2": SLEEP_MS},
     ),
 )
 

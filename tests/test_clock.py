@@ -234,7 +234,7 @@ def test_a_call_with_very_many_marks_goes_on_with_few_events(monkeypatch: pytest
     known = Known(CallKind.TRANSFER, "offload", "")
     stamps = [mark[1].at]
     for _ in range(5000):
-        call.enter_transfer(known)
+        call.enter_unstaged(known)
         call.leave(known)
         stamps.append(backend.last)
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import pipelines
+from observing import observe
 from runs import MS, three_stages
 from stepscope.analyse.run.cpu_trust import WAITED_SHARE, with_cpu_warning
 from stepscope.analyse.run.reconcile import reconcile
-from stepscope.capture import cpu_use
+from stepscope.capture import cpu_use, held_up
 from stepscope.model.run import Clock, CpuUse, Run
 from stepscope.model.vocabulary import ClockKind
+from traced_calls import trace
 
 
 def on_the_host(**use: int) -> Run:
@@ -54,6 +60,59 @@ def test_a_starved_host_of_a_device_is_a_warning() -> None:
     assert starved(run) == []
     [warning] = with_cpu_warning(run)
     assert "the host sets the pace" in warning
+
+
+def test_another_calls_profiler_is_a_reason_on_any_device() -> None:
+    """What stops a process for its profiler is in the times of every other call, whoever keeps its clock."""
+    run = on_the_host(held_up_ns=121 * MS)
+    for found in (run, replace(run, clock=Clock(kind=ClockKind.DEVICE_EVENTS, self_test="passed"))):
+        [reason] = [text for text in reconcile(found).trust.reasons if "at its profiler" in text]
+        assert "for 121.0 ms of this one" in reason
+    assert not reconcile(on_the_host(held_up_ns=20 * MS)).trust.reasons
+
+
+def test_only_other_threads_hold_a_call_up_and_each_moment_once() -> None:
+    """Two at once, one that began before the call and one that goes on: what lies inside of the interval."""
+    inside, leave = threading.Barrier(3), threading.Event()
+
+    def hold() -> None:
+        with held_up.holding_up_others():
+            inside.wait(60)
+            leave.wait(60)
+
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    inside.wait(60)
+    start_ns = time.perf_counter_ns()
+    with held_up.holding_up_others():
+        pass
+    middle_ns = time.perf_counter_ns()
+    under_way_ns = held_up.held_up_ns(start_ns, middle_ns)
+    leave.set()
+    for thread in threads:
+        thread.join(60)
+    end_ns = time.perf_counter_ns()
+    assert under_way_ns == middle_ns - start_ns
+    assert middle_ns - start_ns < held_up.held_up_ns(start_ns, end_ns) <= end_ns - start_ns
+    assert held_up.held_up_ns(end_ns, end_ns + 1000) == 0
+
+
+def test_a_call_beside_a_traced_one_knows_what_held_it_up(flux: Any, tmp_path: Path) -> None:
+    """The other thread's profiler starts, stops and writes in the middle of this call."""
+
+    def callback(_: Any, step: int, *__: Any) -> dict[str, Any]:
+        if step == 1:
+            other = threading.Thread(target=trace, args=(flux, 2, 1, tmp_path))
+            other.start()
+            other.join(60)
+        return {}
+
+    sd = pipelines.stable_diffusion()
+    run = observe(sd, lambda: pipelines.sd(sd, 3, callback_on_step_end=callback)).run
+    assert run.cpu is not None
+    assert run.cpu.held_up_ns > 0
+    assert trace(flux, 2, 1, tmp_path).run.cpu.held_up_ns == 0
 
 
 def write(folder: Path, **threads: str) -> None:

@@ -117,18 +117,39 @@ def test_time_between_two_stages_belongs_to_the_next_and_is_inferred(
 
 
 def test_time_in_one_step_is_found_in_that_step(sd: Any) -> None:
-    """A callback that sleeps at the end of iteration 2 delays the beginning of step 3, and no other."""
+    """A callback that takes its time at the end of an iteration is in that step, in the last one too."""
     device = FakeDevice()
 
     def callback(_pipeline: Any, index: int, _timestep: Any, _tensors: Any) -> dict[str, Any]:
-        if index == 2:
+        if index in (2, 5):
             device.work(NAP_MS)
         return {}
 
     clock = FakeDeviceClock(device)
     run = observe(sd, lambda: pipelines.sd(sd, 6, callback_on_step_end=callback), clock=clock).run
 
-    assert [step.span.duration_ns for step in run.steps] == [0, 0, 0, NAP_NS, 0, 0]
+    assert [step.span.duration_ns for step in run.steps] == [0, 0, NAP_NS, 0, 0, NAP_NS]
+    assert stage_ns(run, "DenoisingStage") == 2 * NAP_NS
+    assert stage_ns(run, "DecodingStage") == 0
+    assert [(part.name, part.duration_ns) for part in run.steps[5].parts if part.duration_ns] == [
+        ("after scheduler.step", NAP_NS)
+    ]
+
+
+def test_a_callback_of_the_older_kind_is_in_the_loop_though_it_follows_the_progress_bar(sd: Any) -> None:
+    """It comes after the bar has moved on: in the next step, but after the last one not in the decoding."""
+    device = FakeDevice()
+
+    def callback(index: int, _timestep: Any, _latents: Any) -> None:
+        if index in (1, 3):
+            device.work(NAP_MS)
+
+    clock = FakeDeviceClock(device)
+    with pytest.warns(FutureWarning):
+        run = observe(sd, lambda: pipelines.sd(sd, 4, callback=callback, callback_steps=1), clock=clock).run
+
+    assert [step.span.duration_ns for step in run.steps] == [0, 0, NAP_NS, NAP_NS]
+    assert stage_ns(run, "DecodingStage") == 0
 
 
 def test_steps_sum_to_their_stage_and_stages_leave_no_gap(sd: Any) -> None:

@@ -33,6 +33,7 @@ from stepscope.render.report.run_summary import (
     RunFiles,
     render_run_summary,
     run_header,
+    warmup_sentence,
     write_run_summary,
     write_runs_together,
 )
@@ -232,6 +233,13 @@ def test_times_that_were_not_warmed_up_say_so_on_the_first_lines() -> None:
     lines = rendered(cold).splitlines()
     assert lines[1] == "NOT WARMED UP (--no-warmup): first-call costs may be in these times"
     assert not any(line.startswith("Warm-up") for line in lines)
+
+
+def test_a_warm_up_slower_than_a_traced_step_was_none() -> None:
+    """A profiler makes nothing faster: 'steady' with a step of twice the time is taken back."""
+    warm = Warmup(requests=1, steps_each=2, steady=True, reason="nothing seen")
+    assert warmup_sentence(warm, 1.16).endswith("a traced step took 1.16x the time of its last step")
+    assert "its last step took 2.22x the time of a traced one" in warmup_sentence(warm, 0.45)
 
 
 def test_where_weights_came_from_is_said() -> None:

@@ -224,6 +224,20 @@ def test_guidance_that_begins_late_is_no_enqueue_time() -> None:
     assert summary.steps[0].outlier == "1 denoiser forwards, 2 in most steps"
 
 
+def test_the_step_after_the_profiler_is_no_measure_of_the_others() -> None:
+    """It begins on a drained device; it is judged only where too few are left without it."""
+    document = stepscope_json([400.0, 500.0, 460.0, 352.0, 351.0, 353.0])
+    document["denoise_steps_ms"][0] |= {"traced": True, "profiler_warmup": True}
+    document["denoise_steps_ms"][1] |= {"traced": True}
+    statistics = summary_of(document).step_statistics
+    assert statistics is not None
+    assert statistics.basis == "the 3 untraced steps, without the one right after the profiler"
+    assert (statistics.slowest, statistics.uniform) == (5, True)
+    document["denoise_steps_ms"][2]["duration_ms"] = 700.0
+    summary = summary_of(document)
+    assert summary.steps[2].outlier == "the first after the profiler had stopped"
+
+
 def test_statistics_leave_out_cached_and_traced_steps() -> None:
     """Median and spread are those of computed, untraced steps, and the basis says so."""
     document = stepscope_json([400.0, 500.0, 350.0, 352.0, 351.0, 30.0])

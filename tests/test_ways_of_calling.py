@@ -19,8 +19,8 @@ from survey.measure import digest
 from survey.tables import PipelineEntry, pipeline_entries
 
 
-def test_a_callback_changes_latents_and_is_in_the_next_step(sd: Any) -> None:
-    """What it returns is used as without us. A step ends with ``scheduler.step``: this is in the next."""
+def test_a_callback_changes_latents_and_is_in_its_step(sd: Any) -> None:
+    """What it returns is used as without us. The iteration ends after it, with the progress bar."""
     called_ns: list[int] = []
 
     def callback(_pipeline: Any, _index: int, _timestep: Any, tensors: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_a_callback_changes_latents_and_is_in_the_next_step(sd: Any) -> None:
     begins = [step.span.segments[0].host_start_ns for step in call.run.steps]
     assert begins == sorted(begins)
     steps_of = [sum(begin <= at for begin in begins) - 1 for at in called_ns]
-    assert steps_of == [1, 2, 3, 3]  # after the last the loop goes on: its end is in the last step
+    assert steps_of == [0, 1, 2, 3]
 
 
 def test_an_official_callback_that_ends_guidance_halves_the_batch(sd: Any) -> None:

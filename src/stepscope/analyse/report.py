@@ -26,6 +26,7 @@ from stepscope.analyse.trace.annotation_table import annotation_rows
 from stepscope.analyse.trace.kernel_table import category_rows, kernel_rows
 from stepscope.analyse.trace.memory import memory_points, memory_samples
 from stepscope.analyse.trace.nesting import NONE
+from stepscope.analyse.trace.recorded import left_out, recorded_window
 from stepscope.analyse.trace.stage_flops import above_peak, stage_flops, with_flops
 from stepscope.analyse.trace.stage_view import busy_points, gpu_summary, stage_rows
 from stepscope.analyse.trace.step_view import forward_rows, step_rows
@@ -181,4 +182,4 @@ def _warnings(found: Analysis) -> tuple[str, ...]:
         remarks.append(f"The recorded run is incomplete: {incomplete}")
     if not found.marks.stages and not found.marks.steps:
         remarks.append("No stages or steps could be recognised in the trace.")
-    return (*remarks, *found.marks.notes)
+    return (*remarks, *found.marks.notes, *left_out(recorded_window(found.trace)))

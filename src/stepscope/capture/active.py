@@ -134,7 +134,7 @@ class ActiveCall:
         """Note that a known call begins; False if it must not be noted (a graph is being captured)."""
         kind = known.kind
         if kind is CallKind.HOUSEKEEPING:
-            return self.enter_transfer(known)  # it is in no stage of its own either
+            return self.enter_unstaged(known)
         if self.watchers and (kind is not self._last_kind or self.every_call or kind is CallKind.STEP):
             probe = self.clock.mark()
             if probe is None:  # a watcher may wait for the device, which would break the capture
@@ -164,8 +164,8 @@ class ActiveCall:
         self.labels.append((len(self._flat) // 4, label))
         return before
 
-    def enter_transfer(self, known: Known) -> bool:
-        """As ``enter``, for an offload hook: it is in no stage, so nobody is told."""
+    def enter_unstaged(self, known: Known) -> bool:
+        """As ``enter``, for what is in no stage of its own, an offload hook say: nobody is told."""
         mark = self.clock.mark()
         if mark is None:
             return False

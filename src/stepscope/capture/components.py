@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Iterator
@@ -89,13 +90,19 @@ def methods_of_pipeline(pipeline: Any, name: str) -> Methods:
     """The watched methods of a pipeline's own class, by attribute name."""
     found: Methods = {}
     for attribute in dir(type(pipeline)):
-        kind = next((kind for pattern, kind in PIPELINE_METHODS if pattern.match(attribute)), None)
+        kind = _kind_by_name(attribute)
         if kind is None:
             continue
         member = inspect.getattr_static(type(pipeline), attribute)
         if inspect.isfunction(member) or isinstance(member, property):
             found[attribute] = Known(kind, name, attribute)
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind_by_name(attribute: str) -> CallKind | None:
+    """Remembered: a pipeline's class has hundreds of names, and is looked through at each of its calls."""
+    return next((kind for pattern, kind in PIPELINE_METHODS if pattern.match(attribute)), None)
 
 
 def methods_of(component: Any, role: str) -> Methods:

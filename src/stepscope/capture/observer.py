@@ -20,6 +20,8 @@ from stepscope.capture.devices import EVENT_DEVICES, clock_device, clock_for
 from stepscope.capture.engaged import attention_backend, compiled_modules
 from stepscope.capture.freeze import freeze
 from stepscope.capture.graphs import watch_graphs
+from stepscope.capture.held_up import held_up_ns
+from stepscope.capture.iterations import watch_iterations
 from stepscope.capture.labels import watch_labels
 from stepscope.capture.memory import MemoryWatch
 from stepscope.capture.nsight.marker import NvtxRequest, watch_call
@@ -93,6 +95,7 @@ class Observer:
         watch_offload_hooks(self._wrappers)
         watch_graphs(self._wrappers)
         watch_labels(self._wrappers)
+        watch_iterations(self._wrappers)
         return parts
 
     def _add(self, parts: Parts, part: Any, methods: Methods) -> None:
@@ -200,7 +203,7 @@ class CallInProgress:
         except RuntimeError as error:
             failure = f"the device failed: {error}"
         done_ns = self._clock.now_ns()
-        self._used = cpu_use(self._cpu, read_cpu())
+        self._used = replace(cpu_use(self._cpu, read_cpu()), held_up_ns=held_up_ns(self._start_ns, done_ns))
         on_host_ns = self._on_host(result) if result is not None and failure is None else None
         ends = ThreeEnds(
             start_ns=self._start_ns, returned_ns=returned_ns, device_done_ns=done_ns, on_host_ns=on_host_ns

@@ -128,7 +128,7 @@ def _maker(describe: Describe) -> Callable[[Callable[..., Any], str], Callable[.
             if call is None or plan is None:
                 return original(self, *args, **kwargs)
             began = call.clock.mark(plan.stream) if plan.stream is not None else None
-            if not call.enter_transfer(TRANSFER):
+            if not call.enter_unstaged(TRANSFER):
                 return original(self, *args, **kwargs)
             ended = None
             try:

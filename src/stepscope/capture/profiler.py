@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stepscope.capture.held_up import holding_up_others
 from stepscope.capture.one_profiler import Recording, foreign_records, warming_up
 from stepscope.capture.tracing import Switching, TraceRequest
 from stepscope.model.run import Anchor
@@ -81,7 +82,8 @@ class Profiler:
         self._recording = recording = Recording(self._make_way)
         recording.take(other_warms_up=self._other_warms_up)
         try:
-            self._begin(torch.profiler.profile, collecting=collecting)
+            with holding_up_others():
+                self._begin(torch.profiler.profile, collecting=collecting)
         except BaseException:
             if not self.running:
                 recording.give_back()
@@ -126,7 +128,8 @@ class Profiler:
                 self._anchor()
             else:
                 self._keep_what_was_collected()
-            self._profile.stop()
+            with holding_up_others():
+                self._profile.stop()
         finally:
             if self._recording is not None:
                 self._recording.give_back()
@@ -154,7 +157,8 @@ class Profiler:
 
     def export(self, path: Path) -> None:
         """Write the plain JSON and let go of the events."""
-        self._profile.export_chrome_trace(str(path))
+        with holding_up_others():
+            self._profile.export_chrome_trace(str(path))
         self._profile = None
 
     def _toggle(self, *, on: bool) -> None:

@@ -31,6 +31,7 @@ class CallKind(Word):
     PAUSE = "pause"  # a profiler being started or stopped
     CUSTOM = "custom"  # a stage named by the user
     STEP = "step"  # an iteration marked by the user
+    ITERATION = "iteration"  # the pipeline's progress bar moves on: an iteration of its loop has ended
     HOUSEKEEPING = "housekeeping"  # known, but no stage of its own: it belongs to what is around or after it
 
 

@@ -198,6 +198,7 @@ class CpuUse:
     cpus: int  # that the process may run on
     waited_ns: int | None = None  # ready to run without a CPU, the working thread that waited longest
     involuntary_switches: int | None = None
+    held_up_ns: int = 0  # while another thread of the process started, stopped or exported its profiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

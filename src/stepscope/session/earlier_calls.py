@@ -25,7 +25,7 @@ class Earlier:
     def warmup(self) -> Warmup:
         """What was done before the call that comes now."""
         if self._count == 0:
-            return not_warmed_up("this pipeline's first call under observation")
+            return not_warmed_up("the first call of this pipeline seen here; earlier ones are not known")
         return Warmup(
             requests=self._count,
             steps_each=self._steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepscope.analyse.run.cpu_trust import starved_host
+from stepscope.analyse.run.cpu_trust import held_up_by_another_call, starved_host
 from stepscope.analyse.run.dump_trust import SLACK_MS, TOLERANCE, judge
 from stepscope.model.dump import DumpTrust, PerfDump
 from stepscope.model.run import Run
@@ -84,6 +84,7 @@ RULES: tuple[Rule, ...] = (
     _steps_against_their_stage,
     _device_against_host_clock,
     starved_host,
+    held_up_by_another_call,
 )
 
 

@@ -10,6 +10,9 @@ WAITED_SHARE = 0.05
 longer by w / (1 - w): at 5 % more than the 2 % in which clocks may disagree, even where only half of the
 work was held up, and as much as a regression test is made to find."""
 
+HELD_UP_SHARE = 0.02
+"""Share of the call that another call's profiler may take without a word (design, rules of truth 2)."""
+
 OWN_SHARE = 0.9
 """A process that used this share of all CPUs it may use waited for itself: more threads than CPUs. That is
 how it was set up, and it would be as slow on an idle machine."""
@@ -33,6 +36,17 @@ def starved_host(run: Run) -> tuple[str, ...]:
     """Why the numbers of a run on the host's clock cannot be trusted."""
     said = cpu_taken_away(run)
     return (said,) if said is not None and run.clock.kind is ClockKind.HOST else ()
+
+
+def held_up_by_another_call(run: Run) -> tuple[str, ...]:
+    """A profiler that another thread starts or stops stops this one too, on whatever device it works."""
+    use = run.cpu
+    if use is None or use.wall_ns <= 0 or use.held_up_ns <= HELD_UP_SHARE * use.wall_ns:
+        return ()
+    return (
+        f"another call of this process was at its profiler for {use.held_up_ns / 1e6:,.1f} ms of this one: "
+        "what it held up is in these times",
+    )
 
 
 def with_cpu_warning(run: Run) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class _Numbering:
         call = next((call for call in piece.calls if self._edges[call].kind in _LOOP), None)
         step = step or self._begin(stage_index)
         if call is None:
-            (step.waiting if step.scheduler_calls else step.pieces).append(piece)
+            self._beside_known_calls(step, piece)
             return
         if self._edges[call].kind is CallKind.SCHEDULER_STEP:
             step.scheduler_calls.add(call)
@@ -54,6 +54,16 @@ class _Numbering:
                 step.forwards.setdefault(call, []).append(piece)
         step.pieces += [*step.waiting, piece]
         step.waiting.clear()
+
+    def _beside_known_calls(self, step: _OpenStep, piece: Piece) -> None:
+        """Time before the first call of a step is its own; after its last, what the iteration has left."""
+        if not step.scheduler_calls:
+            step.pieces.append(piece)
+            return
+        step.waiting.append(piece)
+        if any(self._edges[call].kind is CallKind.ITERATION for call in piece.calls):
+            step.pieces += step.waiting
+            step.waiting.clear()
 
     def _ended(self, step: _OpenStep) -> bool:
         return bool(step.scheduler_calls) or (self._by_forward and bool(step.forwards))
@@ -84,8 +94,9 @@ def number_steps(
 ) -> tuple[list[StepRun], tuple[str, ...]]:
     """The steps of a run, and what must be said about them.
 
-    A step ends with the last ``scheduler.step`` before the next denoiser forward or later stage; the next
-    begins there. The first of a denoising stage begins where the stage does; numbering runs on over stages.
+    A step ends with the last ``scheduler.step`` before the next denoiser forward or later stage, or after it
+    where the pipeline's progress bar moves on; the next begins there. The first of a denoising stage begins
+    where the stage does; numbering runs on over stages.
     """
     marked = _Marked(recording, zip(pieces, occurrence, strict=True))
     numbering = _Numbering(recording)

@@ -10,7 +10,7 @@ from stepscope.model.run import Segment
 from stepscope.model.vocabulary import Stage, Unmarked
 
 _MARKS = (CallKind.CUSTOM, CallKind.STEP)
-_NEUTRAL = (CallKind.HOUSEKEEPING,)
+_NEUTRAL = (CallKind.HOUSEKEEPING, CallKind.ITERATION)
 """Known calls without a stage: what is not inside another belongs to the next stage, but is not inferred."""
 
 
@@ -37,9 +37,10 @@ def cut(recording: Recording) -> list[Piece]:
     """Every nanosecond from start to end in exactly one piece, in order.
 
     Nested time belongs to the innermost call that has a stage. A gap belongs to the stage of the next known
-    call; before the first to InputValidation, after the last to Postprocessing, or in a run that was cut
-    short to the last known call's own stage. In code that marks its own stages, what lies around a mark is
-    in no stage: it is called by where it lies (``Unmarked``).
+    call, or to the loop's where it lies between ``scheduler.step`` and the end of that iteration; before the
+    first known call to InputValidation, after the last to Postprocessing, or in a run that was cut short to
+    the last known call's own stage. In code that marks its own stages, what lies around a mark is in no
+    stage: it is called by where it lies (``Unmarked``).
     """
     pieces: list[Piece] = []
     open_calls: list[int] = []
@@ -65,10 +66,11 @@ def cut(recording: Recording) -> list[Piece]:
     for index, edge in enumerate(edges):
         at = _not_before(here, edge.at)
         close(at)
+        taker = _gap_told_by(recording, last, edge)
+        if taker is not None:
+            give_gaps_to(taker)
         if edge.entering:
             open_calls.append(index)
-            if edge.stage is not None:
-                give_gaps_to(_gap_before(recording, last, edge, edge.stage))
         else:
             open_calls.pop()
             last = edge if edge.stage is not None else last
@@ -76,6 +78,14 @@ def cut(recording: Recording) -> list[Piece]:
     close(_not_before(here, recording.end))
     give_gaps_to(_gap_at_end(recording, last, pieces))
     return pieces
+
+
+def _gap_told_by(recording: Recording, last: Edge | None, edge: Edge) -> str | None:
+    """Whose the time since ``last``, the end of the known call before, is; None: this edge does not tell."""
+    if edge.entering:
+        return None if edge.stage is None else _gap_before(recording, last, edge, edge.stage)
+    in_loop = last is not None and last.kind is CallKind.SCHEDULER_STEP and edge.kind is CallKind.ITERATION
+    return last.stage if last is not None and in_loop else None
 
 
 def _gap_before(recording: Recording, last: Edge | None, following: Edge, stage: str) -> str:

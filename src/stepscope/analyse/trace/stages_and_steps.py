@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from stepscope.analyse.intervals import Intervals
 from stepscope.analyse.trace.gpu_work import GpuWork
 from stepscope.analyse.trace.mark_ranges import (
     HostSpan,
@@ -20,6 +21,7 @@ from stepscope.analyse.trace.mark_ranges import (
     without_repeats,
 )
 from stepscope.analyse.trace.marks import MarkKind
+from stepscope.analyse.trace.recorded import interrupted, recorded_window
 from stepscope.analyse.trace.step_marks import (
     StepMark,
     count_within,
@@ -59,7 +61,8 @@ def find_marks(trace: Trace, work: GpuWork) -> Marks:
     ours = [found for found in named if found.ours]
     framed = [] if ours or not trace.has_stacks else frame_ranges(trace)
     ranges = ours or named
-    stages = _stages(ranges, framed)
+    recorded = recorded_window(trace)
+    stages = _stages(ranges, framed, recorded)
     forwards = outermost([found for found in ranges if found.mark.kind is MarkKind.FORWARD])
     if not forwards and framed:
         forwards = forward_ranges(
@@ -88,7 +91,9 @@ def _inferred_before(trace: Trace) -> frozenset[str]:
     return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
 
 
-def _stages(ranges: Sequence[MarkRange], framed: Sequence[MarkRange]) -> tuple[StageMark, ...]:
+def _stages(
+    ranges: Sequence[MarkRange], framed: Sequence[MarkRange], recorded: Intervals | None
+) -> tuple[StageMark, ...]:
     """Stage occurrences by name, completed from frames by the stages that no annotation names."""
     named = without_repeats([found for found in ranges if found.mark.kind is MarkKind.STAGE])
     names = {found.mark.name for found in named}
@@ -103,19 +108,19 @@ def _stages(ranges: Sequence[MarkRange], framed: Sequence[MarkRange]) -> tuple[S
     marks += [
         StageMark(name=found.mark.name, spans=(found.span,), inferred=True) for found in outermost(added)
     ]
-    return _joined(marks)
+    return _joined(marks, recorded)
 
 
-def _joined(marks: Sequence[StageMark]) -> tuple[StageMark, ...]:
-    """Occurrences in order; neighbours of one name (two prompts encoded in turn) are one occurrence."""
+def _joined(marks: Sequence[StageMark], recorded: Intervals | None = None) -> tuple[StageMark, ...]:
+    """Occurrences in order; neighbours of one name (two prompts encoded in turn) are one occurrence.
+
+    Not if something lies between them that the trace does not hold: that time would become theirs.
+    """
     joined: list[StageMark] = []
     for mark in sorted(marks, key=lambda mark: mark.spans[0].start_ns):
-        if joined and joined[-1].name == mark.name:
-            joined[-1] = replace(
-                joined[-1],
-                spans=joined[-1].spans + mark.spans,
-                inferred=joined[-1].inferred or mark.inferred,
-            )
+        last = joined[-1] if joined else None
+        if last and last.name == mark.name and not interrupted(recorded, last.spans[-1], mark.spans[0]):
+            joined[-1] = replace(last, spans=last.spans + mark.spans, inferred=last.inferred or mark.inferred)
         else:
             joined.append(mark)
     return tuple(joined)

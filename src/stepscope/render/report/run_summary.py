@@ -212,6 +212,11 @@ def _compiled(run: Run) -> str:
     return text
 
 
+FASTER_THAN_WARM = 0.8
+"""A traced step that takes less of the warm-up's last step than this says that the warm-up was not over: a
+profiler makes nothing faster, and steps of one kind differ by 10 % (``step_statistics.UNIFORM_SPREAD``)."""
+
+
 def warmup_sentence(warmup: Warmup | None, traced_over_warmup: float | None) -> str:
     """What was done before, whether a steady state was reached, and what a profiler has made of it."""
     if warmup is None or warmup.requests == 0:
@@ -222,6 +227,9 @@ def warmup_sentence(warmup: Warmup | None, traced_over_warmup: float | None) -> 
     text = f"{head}, {state}: {visible(warmup.reason)}"
     if traced_over_warmup is None:
         return text
+    if traced_over_warmup < FASTER_THAN_WARM:
+        slower = units.ratio(1 / traced_over_warmup)
+        return f"{text}; but its last step took {slower} the time of a traced one: something in it was slow"
     return f"{text}; a traced step took {units.ratio(traced_over_warmup)} the time of its last step"
 
 
