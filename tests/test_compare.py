@@ -235,6 +235,10 @@ def test_untrusted_runs_get_no_verdict() -> None:
     assert "enqueue" in held.total.reason
     assert {row.verdict for row in (*held.stages, *held.steps)} == {Verdict.NO_VERDICT}
     assert fails_above(held, 0.05) is not None
+    noisy_pair = compare(noisy("b", 350.0, 3, seed=1, noise=0.1), noisy("n", 350.0, 3, seed=2, noise=0.1))
+    assert any("would tell" in text for text in noisy_pair.warnings)
+    untrusted = withhold_verdicts(noisy_pair, held.new)
+    assert not any("would tell" in text for text in untrusted.warnings)
     honest = compare(base, base)
     assert withhold_verdicts(honest, honest.new) == honest
 

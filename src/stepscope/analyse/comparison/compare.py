@@ -81,8 +81,10 @@ def withhold_verdicts(comparison: Comparison, base: Side) -> Comparison:
     if not untrusted:
         return comparison
     hold = partial(withheld, reason="untrusted numbers")
+    of_noise = _noise_warnings(comparison.total, comparison.alpha)  # more such runs would tell nothing
     return replace(
         comparison,
+        warnings=tuple(text for text in comparison.warnings if text not in of_noise),
         total=withheld(comparison.total, f"untrusted: {untrusted[0]}"),
         throughput=hold(comparison.throughput) if comparison.throughput else None,
         stages=tuple(hold(row) for row in comparison.stages),
