@@ -234,6 +234,9 @@ def test_a_dead_worker_is_named_with_its_log(tmp_path) -> None:
         ["--vs", "", "--", "generate", "--prompt", "p", "--perf-dump-path", "x.json"],
         ["--vs", "'", "--", "generate", "--prompt", "p"],
         ["--vs", "", "--runs", "0", "--", "generate", "--prompt", "p"],
+        ["--vs", "", "--", "generate"],
+        ["--vs", "--model-path tiny/sd3", "--", "generate", "--prompt", "p"],
+        ["--vs", "--tp-size 2", "--", "generate", "--prompt", "p"],
     ],
 )
 def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, arguments) -> None:

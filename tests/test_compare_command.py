@@ -258,7 +258,7 @@ def test_a_script_cannot_be_benched_but_it_is_said_how(write, capsys, command) -
     axis = ["--vs", ""] if command == "bench" else ["--steps", "4"]
     assert main([command, *axis, "--", "run", "my_script.py"]) == 2
     said = capsys.readouterr().err
-    assert "only generate can be measured" in said
+    assert "only generate can be measured by this command, not run." in said
     assert "stepscope run --run-dir" in said
     assert "stepscope compare base1,base2" in said
 

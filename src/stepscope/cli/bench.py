@@ -66,11 +66,14 @@ class BenchCommand:
         from stepscope.session.bench import BenchOptions, bench, untrusted_runs
         from stepscope.session.folders import fresh_folder
         from stepscope.session.interrupts import termination_raises
+        from stepscope.session.refusals import refuse_wrong_flags
 
         if not arguments.vs:
             raise UsageError("there is nothing to measure against.", remedy='Give --vs "FLAGS".')
+        variants = _variants(call_words(arguments), arguments.vs)
+        refuse_wrong_flags(variant.flags for variant in variants)
         options = BenchOptions(
-            variants=_variants(call_words(arguments), arguments.vs),
+            variants=variants,
             runs=arguments.runs,
             folder=fresh_folder(arguments.dir, "bench"),
             warm_up=not arguments.no_warmup,

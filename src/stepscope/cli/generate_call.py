@@ -32,9 +32,9 @@ def call_words(arguments: argparse.Namespace) -> list[str]:
     words = [str(word) for word in arguments.call]
     if words[:1] == ["--"]:
         words = words[1:]
-    if words[:1] == ["run"]:
+    if words and words[0] != "generate" and not words[0].startswith("-"):
         raise UsageError(
-            "only generate can be measured by this command.",
+            f"only generate can be measured by this command, not {words[0]}.",
             remedy="A script: several times 'stepscope run --run-dir base1 SCRIPT' (base2, ..., new1, ...), "
             "then "
             "'stepscope compare base1,base2,base3 new1,new2,new3'.",

@@ -77,8 +77,8 @@ class SweepCommand:
         from stepscope.analyse.comparison.scaling import sweep_report
         from stepscope.cli.working import working
         from stepscope.session.interrupts import termination_raises
+        from stepscope.session.refusals import refuse_wrong_flags
         from stepscope.session.sweeping.point_runner import RunnerOptions
-        from stepscope.session.sweeping.refusals import refuse_wrong_flags
         from stepscope.session.sweeping.sweep import Again, SweepOptions, planned, sweep
 
         folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -94,7 +94,7 @@ class SweepCommand:
                 Again(word) for word in arguments.again | ({"failed"} if arguments.retry_failed else set())
             ),
         )
-        refuse_wrong_flags(planned(options))
+        refuse_wrong_flags(task.flags for task in planned(options))
         try:
             with termination_raises(), working() as listener:
                 rows = sweep(options, _executor(arguments, runner), listener)
