@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepscope.analyse.comparison.scaling import power_law, sweep_report, tokens_of
 from stepscope.analyse.comparison.sweep_results import CurvePoint
@@ -195,6 +197,28 @@ def test_a_crossover_that_the_fits_hardly_know_is_not_told_but_why() -> None:
     assert "is not told (TextEncodingStage and DenoisingStage, 4 steps): the fits allow " in said
     assert said in render_sweep_html(report)
     assert "is not told" in render_sweep_terminal(report)
+
+
+_wobble = st.lists(st.floats(0.97, 1.03), min_size=4, max_size=4)
+
+
+@given(_wobble, _wobble, st.floats(0.5, 2.5), st.floats(0.5, 2.5), st.floats(5.0, 200.0))
+def test_what_is_told_of_a_crossover_holds_of_the_measured_points(one, other, power, steeper, place) -> None:
+    """Its interval holds it and spans no more than a factor of two; 'measured' has a point on each side."""
+    sizes = (10, 20, 40, 80)
+    text_ms = [100 * (n / place) ** power * w for n, w in zip(sizes, one, strict=True)]
+    denoising_ms = [100 * (n / place) ** steeper * w for n, w in zip(sizes, other, strict=True)]
+    for told in sweep_report(stages_of(sizes, text_ms, denoising_ms)).crossovers:
+        low, high = told.interval
+        assert low <= told.tokens <= high <= 2 * low
+        first, second = (text_ms, denoising_ms)
+        if told.before == "DenoisingStage":
+            first, second = second, first
+        longer = [n for n, a, b in zip(sizes, first, second, strict=True) if a > b]
+        after = [n for n, a, b in zip(sizes, first, second, strict=True) if b > a]
+        assert all(n <= high for n in longer)
+        assert all(n >= low for n in after)
+        assert told.within == bool(longer and after and max(longer) < min(after))
 
 
 def test_two_models_of_a_page_that_contradict_each_other_tell_no_crossover() -> None:

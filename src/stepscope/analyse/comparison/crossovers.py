@@ -157,7 +157,10 @@ def _other_model(pair: _Pair, fits: Sequence[Fit], split: Composition | None) ->
     (stage,) = denoising
     other = pair.above if stage is pair.below else pair.below
     step_ms = {point.x: point.ms for point in step.points}
-    steps = median(point.ms / step_ms[point.x] for point in stage.points if point.x in step_ms)
+    ratios = [point.ms / step_ms[point.x] for point in stage.points if point.x in step_ms]
+    if not ratios:
+        return ""
+    steps = median(ratios)
     signs = {
         steps * _split_ms(split, tokens) > _at(other, tokens)
         for tokens in (pair.low / _NEAR, pair.high * _NEAR)
