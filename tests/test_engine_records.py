@@ -156,6 +156,17 @@ def test_a_step_cache_is_told_by_blocks_and_by_its_own_word() -> None:
     )
 
 
+def test_the_third_clock_ends_a_step_where_the_progress_bar_moves_on() -> None:
+    """After the scheduler and before the next; with the scheduler where none moves, the last with its stage."""
+    times = [
+        ("stage", "DenoisingStage", 0.0, 0.100),
+        *(("scheduler", None, at, at + 0.001) for at in (0.010, 0.030, 0.050)),
+        *(("progress", None, at, at + 0.001) for at in (0.005, 0.015, 0.070)),
+    ]
+    steps = of_sglang(times).steps
+    assert [round(end) for _, end in steps] == [16, 31, 100]
+
+
 def test_a_server_leaves_a_bounded_number_of_records(tmp_path: Path) -> None:
     """The oldest go: ten thousand requests leave as many files as are kept."""
     spool = Spool(tmp_path, kept=5)

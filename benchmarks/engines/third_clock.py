@@ -1,18 +1,23 @@
 """Each step of a request by a clock that has nothing of stepscope in it, and where ours differs from it.
 
-The definition: a step ends with its scheduler's ``step`` and the next begins there; the first begins where
-the denoising stage does, the last ends with that; what an engine's scheduler or a profiler does between or
-inside them is no step's. The times come from ``plain_times.py``, which wraps the same points without us.
+The definition: a step ends where the progress bar moves on after its scheduler's ``step``, or with that where
+there is none, and the next begins there; the first begins where the denoising stage does, the last ends with
+it; what an engine's scheduler or a profiler does between or inside them is no step's. The times come from
+``plain_times.py``, which wraps the same points without us.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 Interval = tuple[float, float]
 """Begin and end in milliseconds of ``time.perf_counter``, which all processes of a machine share on Linux."""
+
+Span = tuple[str, str | None, Interval]
+"""What it is of, its name, and when."""
 
 CLOSE_MS = 2.0
 """What our reading of a step may differ: wrappers of one lie inside the other's, and a loaded machine may
@@ -42,7 +47,7 @@ class Third:
 def of_sglang(times: list) -> Third:
     """From the times of one request of SGLang: its stage, its scheduler's steps, profilers."""
     (stage,) = (span for kind, name, span in _spans(times) if (kind, name) == ("stage", "DenoisingStage"))
-    ends = [span[1] for kind, _, span in _spans(times) if kind == "scheduler"]
+    ends = _step_ends(_spans(times))
     profiler = [span for kind, _, span in _spans(times) if kind == "profiler"]
     return Third(steps=_between([stage[0], *ends[:-1], stage[1]]), profiler=_merged(profiler))
 
@@ -56,7 +61,7 @@ def of_vllm_omni(times: list, steps: int) -> list[Third]:
     spans = _spans(times)
     calls = sorted(span for kind, _, span in spans if kind == "call")
     waits = tuple((one[1], other[0]) for one, other in itertools.pairwise(calls))
-    ends = [span[1] for kind, _, span in spans if kind == "scheduler"]
+    ends = _step_ends(spans)
     found = []
     for decode in (span for kind, _, span in spans if kind == "decode"):
         begin = max(span[1] for kind, _, span in spans if kind == "timesteps" and span[1] < decode[0])
@@ -83,7 +88,18 @@ def within(intervals: Iterable[Interval], span: Interval) -> float:
     return sum(max(0.0, min(end, span[1]) - max(begin, span[0])) for begin, end in intervals)
 
 
-def _spans(times: list) -> list[tuple[str, str | None, Interval]]:
+def _step_ends(spans: list[Span]) -> list[float]:
+    """Where each iteration ends that has stepped a scheduler."""
+    progress = [span[1] for kind, _, span in spans if kind == "progress"]
+    schedulers = sorted(span for kind, _, span in spans if kind == "scheduler")
+    following = [*(begin for begin, _ in schedulers[1:]), math.inf]
+    return [
+        min((moved for moved in progress if end <= moved <= until), default=end)
+        for (_, end), until in zip(schedulers, following, strict=True)
+    ]
+
+
+def _spans(times: list) -> list[Span]:
     return [(kind, name, (1000 * begin, 1000 * end)) for kind, name, begin, end in times]
 
 

@@ -10,6 +10,8 @@ import os
 import time
 from pathlib import Path
 
+from tqdm.auto import tqdm
+
 TIMES = []
 WRAPPED = set()
 
@@ -43,6 +45,7 @@ def stage(original, self, *args, **kwargs):
 
 
 def step(original, self, ctx, step_state, *args, **kwargs):
+    wrap(tqdm, "update", "progress")
     wrap(type(ctx.scheduler), "step", "scheduler")
     return timed("step", step_state.step_index, original, self, ctx, step_state, *args, **kwargs)
 
@@ -73,6 +76,7 @@ def vllm_omni():
 
 def wrap_parts(runner):
     """What lies before and behind the denoising loop is a matter of the model's own parts."""
+    wrap(tqdm, "update", "progress")
     wrap(type(runner.pipeline.scheduler), "set_timesteps", "timesteps")
     wrap(type(runner.pipeline.vae), "decode", "decode")
 
