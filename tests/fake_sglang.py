@@ -23,6 +23,7 @@ from sglang.multimodal_gen.runtime.pipelines_core.stages.base import PipelineSta
 class Transformer(torch.nn.Module):
     def __init__(self):
         super().__init__()
+        torch.manual_seed(0)
         self.layer = torch.nn.Linear(8, 8)
     def forward(self, hidden_states, timestep):
         return self.layer(hidden_states)
@@ -38,6 +39,7 @@ class DenoisingStage(PipelineStage):
         self.transformer, self.scheduler = Transformer(), Scheduler()
     def _predict_noise(self, current_model, latent_model_input, timestep):
         return current_model(latent_model_input, timestep)
+    @torch.inference_mode()
     def forward(self, batch, server_args):
         latents = torch.ones(1, 8)
         for step in range(batch.num_inference_steps):

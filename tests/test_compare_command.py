@@ -273,6 +273,18 @@ def test_lone_surrogates_break_no_view(write, capsys, chosen) -> None:
     assert "name" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("path", ["a" * 300, "nul\0", "a/" * 3000])
+def test_an_output_whose_path_cannot_be_is_one_that_is_not_here(write, capsys, path) -> None:
+    """A dump may say anything: its numbers are compared without its pictures."""
+    names = []
+    for digest in ("0" * 64, "1" * 64):
+        document = stepscope_json([350.0] * 5)
+        document["outputs"] = [{"path": path, "sha256": digest, "kind": "image", "finite": True}]
+        names.append(write(f"{digest[0]}.json", document))
+    assert main(["compare", *names]) == 0
+    assert "the files are not here" in " ".join(capsys.readouterr().out.split())
+
+
 def test_steps_that_begin_anew_are_aligned_by_position(write, capsys) -> None:
     """Two denoising stages that both count from 0 are four steps, not two."""
     document = sglang_json([350.0, 351.0, 352.0, 353.0])

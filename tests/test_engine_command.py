@@ -84,6 +84,7 @@ def test_the_answers_are_those_without_us(tmp_path: Path) -> None:
         tmp_path, "run", "--profile", "--num-profiled-timesteps", "1", "--profile-dir", "t", *command
     )
     answer = [line for line in plain.stdout.splitlines() if line.startswith("ANSWER one")]
+    assert "error" not in answer[0]
     assert answer[0] in observed.stdout
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["one-1_steps-global-rank0.trace.json.gz"]
 
@@ -144,13 +145,14 @@ def test_python_without_an_engine_is_told_so(tmp_path: Path) -> None:
 
 
 def test_our_own_fault_is_logged_and_the_request_answered(tmp_path: Path) -> None:
-    """A control file that is no JSON is a fault of ours: a line in the log, and the engine unharmed."""
+    """A control file that is no JSON is a line in the log; the engine is unharmed, the request recorded."""
     script = write_engine(tmp_path)
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "control.json").write_text("{ not json")
     done = stepscope(tmp_path, "run", "--records", "records", *serve(script, "spawn", "Req('one')"))
     assert "ANSWER one" in done.stdout
     assert "stepscope's own fault, the engine was not disturbed" in done.stderr
+    assert len(read_spool(tmp_path / "records").calls) == 1
 
 
 def test_a_command_without_python_and_one_that_is_not_there(tmp_path: Path) -> None:
@@ -212,6 +214,16 @@ def test_where_nothing_was_recorded_a_plugin_filter_may_be_why(tmp_path: Path) -
 def test_no_time_is_less_than_nothing(missing_ms: float, said: str) -> None:
     """A client that cancels has its answer before the worker hears of it."""
     assert wall_sentence(10.0, missing_ms) == said
+
+
+def test_a_module_of_the_engine_runs_as_a_program(tmp_path: Path) -> None:
+    """``python -m`` asks a module's loader for its code, others for its source and data: it has them."""
+    write_engine(tmp_path)
+    name = "sglang.multimodal_gen.runtime.managers.gpu_worker"
+    done = stepscope(tmp_path, "run", "--", sys.executable, "-m", name)
+    assert done.returncode == 0, done.stderr
+    code = f"from importlib.util import *; print(find_spec('{name}').loader.is_package('{name}'))"
+    assert stepscope(tmp_path, "run", "--", sys.executable, "-c", code).stdout.strip() == "False"
 
 
 def test_off_means_that_nothing_is_loaded() -> None:

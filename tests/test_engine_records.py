@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from engines.third_clock import apart, of_sglang, of_vllm_omni
+from recorded_calls import DATA, call_of, client_of
 from stepscope.analyse.run.account import around, missing_ns, wall_ns
 from stepscope.analyse.run.dump_trust import judge
 from stepscope.analyse.run.reconcile import reconcile
 from stepscope.analyse.run.step_cache import disagreement
 from stepscope.capture.engines.control import Control
 from stepscope.capture.engines.spool import Spool
-from stepscope.model.engine_record import CallRecord, ClientRecord, RawTraceFile
+from stepscope.model.engine_record import RawTraceFile
 from stepscope.model.recording import CachedForward
 from stepscope.model.spool_layout import CALLS, CONTROL
 from stepscope.model.vocabulary import Outside, StepWork
@@ -26,16 +27,7 @@ from stepscope.record import spool_reader
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.engines.collect import Destination, collect, run_of
 
-DATA = Path(__file__).parent / "data" / "engines"
 RECORDED = ("sglang_untraced", "sglang_own_3", "vllm_omni_uniproc", "vllm_omni_mp")
-
-
-def call_of(name: str) -> CallRecord:
-    return msgspec.json.decode((DATA / f"{name}.call.json").read_bytes(), type=CallRecord)
-
-
-def client_of(name: str) -> ClientRecord:
-    return msgspec.json.decode((DATA / f"{name}.client.json").read_bytes(), type=ClientRecord)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -157,7 +149,7 @@ def test_a_step_cache_is_told_by_blocks_and_by_its_own_word() -> None:
 
 
 def test_the_third_clock_ends_a_step_where_the_progress_bar_moves_on() -> None:
-    """After the scheduler and before the next; with the scheduler where none moves, the last with its stage."""
+    """After the scheduler, before the next; with the scheduler where none moves, the last with its stage."""
     times = [
         ("stage", "DenoisingStage", 0.0, 0.100),
         *(("scheduler", None, at, at + 0.001) for at in (0.010, 0.030, 0.050)),
@@ -282,6 +274,41 @@ def test_tracing_is_counted_and_chosen_by_the_control_file(tmp_path: Path) -> No
     assert not control.observes()
     (tmp_path / CONTROL).unlink()
     assert control.observes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{ not json",
+        b"[1]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"request_ids": 5}',
+        b'{"request_ids": [5]}',
+        b'{"next": null}',
+        b'{"every": true, "steps": "x"}',
+        b'{"every": true, "steps": 1e400}',
+        b'{"every": true, "steps": 0}',
+        b'{"every": "false"}',
+        b'{"next": 1}' + b" " * (1 << 20),
+        None,
+    ],
+)
+def test_a_control_file_that_cannot_be_used_costs_traces_and_not_records(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    """Each request is observed and none traced; the log says once why, until the file has changed."""
+    path = tmp_path / CONTROL
+    os.mkfifo(path) if content is None else path.write_bytes(content)
+    control = Control(tmp_path)
+    for name in "ab":
+        assert control.observes()
+        assert control.wanted(name) is None
+    (said,) = spool_reader.read_spool(tmp_path).log
+    assert "control.json cannot be used and nothing is traced: " in said
+    path.unlink()
+    path.write_text('{"next": 1}')
+    assert control.wanted("c") is not None
 
 
 def test_dumps_are_written_for_recorded_calls(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Names of any length in a terminal of any width: figures stay, names lose their middle."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from stepscope.model.budget import Budget, Budgets
 from stepscope.record.perf_dump_reader import perf_dump_from_json
 from stepscope.render.comparison.compare_terminal import render_compare_terminal
 from stepscope.render.comparison.gate_terminal import render_gate_terminal
+from stepscope.render.report.report_terminal import render_terminal
 from stepscope.render.report.run_summary import RunFiles, render_run_summary
 from stepscope.session.compare import compare_files
+from stepscope.session.report import report_files
 
 LONG = "MyVeryLong" + "Tiled" * 37 + "Stage"
 ORDINARY = "MyTiledDecodingStage"
@@ -125,6 +128,18 @@ def test_a_run_with_a_long_stage_name_shows_its_times(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert f"{first.span.duration_ns / 1e6:.1f}" in row
     assert "%" in row
+
+
+@WIDTHS
+def test_a_stage_that_is_called_by_a_text_fills_no_screen(width: int, tmp_path: Path) -> None:
+    """A dump may hold a name of 100,000 characters: a name that wraps loses its middle too."""
+    path = tmp_path / "perf.json"
+    path.write_text(json.dumps(document(350, "x" * 100_000)))
+    lines = render_terminal(report_files([path]).report, width).splitlines()
+    named = [line for line in lines if "xxxxx" in line]
+    assert max(map(len, named)) <= width
+    assert len(named) < 60
+    assert "…" in "".join(named)
 
 
 @pytest.mark.parametrize("other", ["qwen_image_4layer_all_stages_stack_memory", "ulysses2-global-rank0"])

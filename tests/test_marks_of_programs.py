@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ import torch
 import pipelines
 import programs
 import stepscope
+from stepscope.analyse.run.timeline import cut
 from stepscope.capture.fake import FakeDevice, FakeDeviceClock
+from stepscope.capture.freeze import OVERLAPPED
 from stepscope.capture.observer import Observer
-from stepscope.model.vocabulary import UNMARKED
+from stepscope.model.vocabulary import UNMARKED, Unmarked
 
 
 def graph(steps: int = 3) -> Any:
@@ -159,3 +163,60 @@ def test_an_exception_in_a_marked_stage_ends_the_call_where_it_came() -> None:
         raise ZeroDivisionError("no")
 
     assert session.calls[0].failed == "ZeroDivisionError: no, in Bad"
+
+
+def test_marks_that_end_in_another_order_have_their_own_time() -> None:
+    """Of a generator or of two tasks: what is open innermost has the time, also after an outer one's end."""
+    device = FakeDevice()
+    with Observer(clock=FakeDeviceClock(device)) as observer:
+        progress = observer.begin(pipelines.toy())
+        first, second = stepscope.stage("First"), stepscope.stage("Second")
+        first.__enter__()
+        device.work(ms=1)
+        second.__enter__()
+        device.work(ms=2)
+        first.__exit__(None, None, None)
+        device.work(ms=4)
+        with stepscope.step(0):
+            device.work(ms=8)
+        second.__exit__(None, None, None)
+        first.__exit__(None, None, None)  # once more, and nothing is open
+        device.work(ms=16)
+        recording = progress.finish().recording
+    pieces = cut(replace(recording, block=True))
+    ms: dict[str | None, int] = {}
+    for piece in pieces:
+        ms[piece.stage] = ms.get(piece.stage, 0) + (piece.end.host_ns - piece.start.host_ns) // 10**6
+    assert ms == {"First": 1, "Second": 14, Unmarked.AFTER: 16}
+    assert recording.warnings == (OVERLAPPED,)
+
+
+def test_stages_of_concurrent_tasks_are_said_to_overlap() -> None:
+    """Their times cannot be told apart, and the run says so; in order there is nothing to say."""
+
+    async def one(begun: asyncio.Event, ended: asyncio.Event) -> None:
+        with stepscope.stage("One"):
+            await begun.wait()
+        ended.set()
+
+    async def two(begun: asyncio.Event, ended: asyncio.Event) -> None:
+        with stepscope.stage("Two"):
+            begun.set()
+            await ended.wait()
+
+    async def both() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(one(begun, ended), two(begun, ended))
+
+    async def in_order() -> None:
+        with stepscope.stage("One"), stepscope.stage("Two"):
+            await asyncio.sleep(0)
+
+    with stepscope.profile() as session, stepscope.call("server"):
+        asyncio.run(both())
+    (call,) = session.calls
+    assert OVERLAPPED in call.run.warnings
+    with stepscope.profile() as session, stepscope.call("server"):
+        asyncio.run(in_order())
+    (call,) = session.calls
+    assert OVERLAPPED not in call.run.warnings

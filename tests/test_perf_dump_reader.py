@@ -175,3 +175,13 @@ def test_dumps_and_traces_are_told_apart() -> None:
     assert is_perf_dump(sglang_json([1.0]))
     assert not is_perf_dump({"traceEvents": [], "total_duration_ms": 1})
     assert not is_perf_dump([])
+
+
+@pytest.mark.parametrize("where", ["duration_ms", "step"])
+def test_half_a_surrogate_where_no_text_belongs_costs_only_its_step(where) -> None:
+    """JSON may hold one anywhere: it is no word of ours and no number, and is said like any other fault."""
+    document = stepscope_json([350.0, 351.0])
+    document["denoise_steps_ms"][0][where] = "\ud800"
+    dump = perf_dump_from_json(document, origin="x")
+    assert [step.duration_ms for step in dump.denoise_steps_ms] == [351.0]
+    assert any("denoise_steps_ms[0] left out" in warning for warning in dump.warnings)

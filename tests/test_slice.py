@@ -213,3 +213,21 @@ def test_the_trace_itself_is_never_overwritten(tmp_path: Path, capsys: pytest.Ca
     assert main(["slice", str(trace), "--steps", "0:9", "-o", str(tmp_path / "." / "t.trace.json.gz")]) == 2
     assert trace.read_bytes() == KINETO.read_bytes()
     assert main(["slice", str(tmp_path), "--steps", "0:9", "-o", "x.json"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("correlation", 2**70), ("ts", -1e30), ("tid", 2**63), ("pid", 2**64)]
+)
+def test_a_number_that_nothing_counts_to_costs_only_its_event(
+    field: str, value: float, tmp_path: Path
+) -> None:
+    """A damaged byte makes one of any size: the step is cut as from the whole trace, less that event."""
+    document = json.loads(gzip.decompress(KINETO.read_bytes()))
+    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+    launches = [event for event in document["traceEvents"] if event.get("cat") == "cuda_runtime"]
+    for event in (kernels[0], launches[0]):
+        (event["args"] if field == "correlation" else event)[field] = value
+    damaged, output = tmp_path / "damaged.trace.json", tmp_path / "part.trace.json.gz"
+    damaged.write_text(json.dumps(document))
+    assert main(["slice", str(damaged), "--steps", "1", "-o", str(output)]) == 0
+    assert sum(event.get("cat") == "kernel" for event in events(output)) > 0

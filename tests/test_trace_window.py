@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import pipelines
 from observing import gaps, observe
@@ -148,3 +149,31 @@ def test_denoisers_without_a_scheduler_are_counted_by_forwards(tmp_path: Path) -
     assert observed.raw_trace.steps == (1, 2)
     assert len(observed.run.steps) == 6
     assert "each denoiser forward is counted as a step" in observed.run.warnings[0]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_interrupt_while_the_profiler_stops_is_an_interrupt(
+    flux: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    """Before torch has its events or after: the call ends by it, is kept, and no profiler stays at work."""
+    from torch.autograd import profiler
+
+    disable = profiler._disable_profiler
+
+    def interrupted() -> Any:
+        monkeypatch.undo()
+        if stopped:
+            disable()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(profiler, "_disable_profiler", interrupted)
+    observed = trace(flux, 4, 2, tmp_path)
+    assert isinstance(observed.error, KeyboardInterrupt)
+    assert not torch.autograd._profiler_enabled()
+    assert not profiler._is_profiler_enabled
+    assert len(observed.run.steps) == 3
+    assert (observed.raw_trace is None) is stopped
+    if stopped:
+        assert any("interrupted while it stopped" in warning for warning in observed.run.warnings)
+    else:
+        assert events_of(observed)

@@ -91,7 +91,7 @@ class ActiveCall:
         self.thread = threading.get_native_id()  # as traces and Nsight name threads
         self.ranges: Ranges | None = None
         self.every_call = False  # watchers want each call, not only a change of kind
-        self.named: list[str] = []  # stages that the user has named and that are open
+        self.named: list[Known] = []  # stages that the user has named and that are open
         self.steps_open = 0  # iterations that the user has marked
         self.adopt: Callable[[Any], None] | None = None  # what to do with a pipeline called in here
         self.labels: list[tuple[int, str | None]] = []  # what forwards are called, from this event on

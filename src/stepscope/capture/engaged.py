@@ -16,7 +16,7 @@ def compiled_modules(modules: Iterable[Any]) -> int:
 
 
 def _is_compiled(attributes: Attributes) -> bool:
-    return "_orig_mod" in attributes["_modules"] or attributes.get("_compiled_call_impl") is not None
+    return "_orig_mod" in _children(attributes) or attributes.get("_compiled_call_impl") is not None
 
 
 def attention_backend(modules: Iterable[Any]) -> str | None:
@@ -29,7 +29,7 @@ def attention_backend(modules: Iterable[Any]) -> str | None:
         return None
     chosen = set()
     for attributes in _inside(modules):
-        children = attributes["_modules"]  # an IP-adapter's processor is a module
+        children = _children(attributes)  # an IP-adapter's processor is a module
         processor = children["processor"] if "processor" in children else attributes.get("processor")
         if processor is None:
             continue
@@ -52,14 +52,27 @@ def _inside(modules: Iterable[Any], stop: Callable[[Attributes], bool] | None = 
     left = list(modules)
     while left:
         module = left.pop()
-        if module is None:  # an optional one that is not there
+        attributes = _attributes(module)
+        if attributes is None:
             continue
-        attributes = module.__dict__
         yield attributes
-        children = attributes["_modules"]
+        children = _children(attributes)
         if children and id(module) not in seen and not (stop is not None and stop(attributes)):
             seen.add(id(module))
             left.extend(children.values())
+
+
+def _attributes(module: Any) -> Attributes | None:
+    """None where an optional module is not there, or does not let itself be looked at."""
+    try:
+        return module.__dict__ if module is not None else None
+    except Exception:
+        return None
+
+
+def _children(attributes: Attributes) -> Any:
+    """The modules in one; a traced one (torch.jit.trace) or one that is not initialised has none here."""
+    return attributes.get("_modules") or {}
 
 
 def _active_backend(dispatch: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 from stepscope.capture.active import ActiveCall, Event
 from stepscope.capture.clock import DeviceClock, Mark
@@ -19,7 +21,7 @@ def freeze(
     """Resolve the marks and freeze the call. The device has been waited for."""
     raw = call.events
     labels = labels_told(call.labels, raw)
-    events = balanced(raw, end)
+    events, overlapped = balanced(raw, end)
     marks = [start, *(mark for _, _, mark, _ in events if mark is not None), end]
     moments, trouble = resolve(call.clock, marks)
     moves = any(isinstance(detail, Moved) for *_, detail in events)
@@ -40,7 +42,7 @@ def freeze(
         device=call.clock.device,
         stream=call.stream,
         thread=call.thread,
-        warnings=(trouble,) if trouble else (),
+        warnings=(*([trouble] if trouble else ()), *([OVERLAPPED] if overlapped else ())),
         incomplete_reason=incomplete,
         block=call.adopt is not None,
         created_unix_ns=anchor.unix_ns,
@@ -77,23 +79,46 @@ def _moments(marks: list[Mark], device_ns: list[int | None]) -> list[Moment]:
     return [Moment(host_ns, device) for (host_ns, _), device in zip(marks, device_ns, strict=True)]
 
 
-def balanced(events: list[Event], end: Mark) -> list[Event]:
-    """The events with every bracket closed once.
+OVERLAPPED = (
+    "marks ended in another order than they began, as those of several asyncio tasks or of a generator do:"
+    " time in which several were open is that of the one begun last"
+)
+
+
+def balanced(events: list[Event], end: Mark) -> tuple[list[Event], bool]:
+    """The events with every bracket closed once and inside those that were open, and whether any was not.
 
     A call whose end fell into a graph capture has no mark there and is dropped: its time stays with the call
-    around it. One that never ended (a thread that was killed) ends with the recording.
+    around it. One that never ended (a thread that was killed) ends with the recording. One that ended before
+    a later one ends with that: nothing of the time between is its own, which is the innermost's.
     """
     open_at: list[int] = []
+    waiting: dict[int, Any] = {}  # ended beneath an open one: what its end had to say
     dropped: set[int] = set()
-    for index, (_, entering, mark, _) in enumerate(events):
+    after: dict[int, list[Event]] = {}
+    for index, (known, entering, mark, detail) in enumerate(events):
         if entering:
             open_at.append(index)
+            continue
+        begin = next((at for at in reversed(open_at) if at not in waiting and events[at][0] is known), None)
+        if begin is None:  # left and never entered
+            dropped.add(index)
+        elif mark is None:
+            dropped |= {begin, index}
+            open_at.remove(begin)
+        elif begin != open_at[-1]:
+            dropped.add(index)
+            waiting[begin] = detail
         else:
-            begin = open_at.pop()
-            if mark is None:
-                dropped |= {begin, index}
-    closing: list[Event] = [(events[index][0], False, end, None) for index in reversed(open_at)]
-    return [event for index, event in enumerate(events) if index not in dropped] + closing
+            open_at.pop()
+            while open_at and open_at[-1] in waiting:
+                inner = open_at.pop()
+                after.setdefault(index, []).append((events[inner][0], False, mark, waiting[inner]))
+    closing: list[Event] = [(events[at][0], False, end, waiting.get(at)) for at in reversed(open_at)]
+    kept = (
+        [*([] if index in dropped else [event]), *after.get(index, ())] for index, event in enumerate(events)
+    )
+    return [*chain.from_iterable(kept), *closing], bool(waiting)
 
 
 def _edge(event: Event, at: Moment, owner: dict[int, str], clock: DeviceClock, label: str | None) -> Edge:

@@ -62,6 +62,13 @@ def _checked(name: str) -> str:
     return name
 
 
+def _forget(named: list[Known], one: Known) -> None:
+    """Take out the last of these that is this one; it need not be the last of all, nor be there."""
+    at = next((at for at in reversed(range(len(named))) if named[at] is one), None)
+    if at is not None:
+        del named[at]
+
+
 class _Stage:
     """One stage while it is open; notes nothing where its beginning fell into a graph capture."""
 
@@ -74,10 +81,10 @@ class _Stage:
 
     def __enter__(self) -> None:
         self._entered = self._call.enter(self._known, (), {})
-        self._call.named.append(self._known.component)
+        self._call.named.append(self._known)
 
     def __exit__(self, *_: Any) -> None:
-        self._call.named.pop()
+        _forget(self._call.named, self._known)
         if self._entered:
             self._call.leave(self._known)
 
@@ -89,7 +96,7 @@ class _Step:
 
     def __init__(self, call: ActiveCall) -> None:
         self._call = call
-        self._known = Known(CallKind.STEP, "step", "", stage=call.named[-1] if call.named else None)
+        self._known = Known(CallKind.STEP, "step", "", stage=call.named[-1].component if call.named else None)
         self._entered = False
 
     def __enter__(self) -> None:

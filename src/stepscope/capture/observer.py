@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Token
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from stepscope.capture.active import ACTIVE, ActiveCall, make_instance_wrapper, make_wrapper
 from stepscope.capture.blocks import blocks_of
@@ -34,6 +34,7 @@ from stepscope.capture.wrapping import Wrappers
 from stepscope.model.recording import BETWEEN_STEPS, CallKind, Recording
 from stepscope.model.run import Anchor, Engaged, ThreeEnds
 
+Seen = TypeVar("Seen")
 PIPELINE = "pipeline"
 """The name of the object whose own methods are a pipeline's; an engine's need be of no class we know."""
 
@@ -247,11 +248,19 @@ class CallInProgress:
         modules = [module for _, module in self.call.modules]
         compiled = read_signals(None).compiled_frames - self._signals.compiled_frames
         return Engaged(
-            attention=attention_backend(self.call.denoisers()),
-            compiled_modules=compiled_modules(modules),
+            attention=_seen(lambda: attention_backend(self.call.denoisers())),
+            compiled_modules=_seen(lambda: compiled_modules(modules)),
             compile_events=compiled,
             graph_replays=self.call.graph_replays,
         )
+
+
+def _seen(look: Callable[[], Seen]) -> Seen | None:
+    """What looking at somebody else's objects shows; None where they do not let themselves be looked at."""
+    try:
+        return look()
+    except Exception:
+        return None
 
 
 def told(error: BaseException) -> str:

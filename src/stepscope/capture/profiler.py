@@ -130,6 +130,9 @@ class Profiler:
                 self._keep_what_was_collected()
             with holding_up_others():
                 self._profile.stop()
+        except BaseException:
+            _finish_stopping(self._profile)
+            raise
         finally:
             if self._recording is not None:
                 self._recording.give_back()
@@ -156,7 +159,9 @@ class Profiler:
         return list(self._profile.profiler.kineto_results.events())
 
     def export(self, path: Path) -> None:
-        """Write the plain JSON and let go of the events."""
+        """Write the plain JSON and let go of the events. RuntimeError where there are none."""
+        if getattr(self._profile.profiler, "kineto_results", None) is None:
+            raise RuntimeError("the profiler was interrupted while it stopped")
         with holding_up_others():
             self._profile.export_chrome_trace(str(path))
         self._profile = None
@@ -241,6 +246,21 @@ def start_without_operators(profile: Any) -> None:
     except (AttributeError, TypeError):
         inner._start_trace = plain_start
         profile.start_trace()
+
+
+def _finish_stopping(profile: Any) -> None:
+    """An interrupt came while torch stopped its profiler: it must not stay on, and what it has is kept.
+
+    Where the interrupt fell between torch's own call and the name for its result, the result is lost.
+    """
+    from torch import autograd
+
+    enabled = getattr(autograd, "_profiler_enabled", None)
+    if enabled is not None and enabled():
+        profile.profiler.kineto_results = autograd._disable_profiler()
+    stopped = getattr(autograd.profiler, "_run_on_profiler_stop", None)
+    if stopped is not None:
+        stopped()
 
 
 def _anchor_scopes(*, lean: bool) -> Iterable[Any]:

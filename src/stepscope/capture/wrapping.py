@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,9 @@ class _Installed:
 
 
 _lock = threading.RLock()
+os.register_at_fork(  # a child must not inherit it from a thread that it has not
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 _installed: dict[tuple[_Identity, str], _Installed] = {}
 
 

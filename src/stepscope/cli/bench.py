@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.cli.generate_call import add_call, call_words, generate_flags, split_flags
@@ -16,7 +15,7 @@ from stepscope.cli.output import (
     say,
 )
 from stepscope.cli.parser import Parser
-from stepscope.cli.values import positive
+from stepscope.cli.values import a_path, positive
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +54,10 @@ class BenchCommand:
             help="load anew for every run: slow, but only one variant is in memory at a time",
         )
         parser.add_argument(
-            "--dir", type=Path, metavar="DIR", help="keep dumps and outputs there (default: ./bench-<time>)"
+            "--dir",
+            type=a_path,
+            metavar="DIR",
+            help="keep dumps and outputs there (default: ./bench-<time>)",
         )
         add_output_options(parser, FORMATS)
         add_call(parser)

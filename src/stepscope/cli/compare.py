@@ -13,6 +13,7 @@ from stepscope.cli.output import (
     rendered,
     say,
 )
+from stepscope.cli.values import a_path
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ class CompareCommand:
         parser.add_argument(
             "files", nargs="*", metavar="FILE", help="the base, then what is compared with it"
         )
-        parser.add_argument("--base", nargs="+", type=Path, metavar="FILE", help="repeated runs of the base")
         parser.add_argument(
-            "--new", nargs="+", type=Path, metavar="FILE", help="repeated runs of the new side"
+            "--base", nargs="+", type=a_path, metavar="FILE", help="repeated runs of the base"
+        )
+        parser.add_argument(
+            "--new", nargs="+", type=a_path, metavar="FILE", help="repeated runs of the new side"
         )
         parser.add_argument(
             "--anyway", action="store_true", help="compare runs that are unlike, and judge untrusted ones"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.cli.output import (
@@ -13,6 +12,7 @@ from stepscope.cli.output import (
     on_github,
     rendered,
 )
+from stepscope.cli.values import a_path
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ class GateCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Budgets, runs, history and where the result goes."""
-        parser.add_argument("dumps", nargs="+", type=Path, metavar="RUN", help="perf dumps or run folders")
-        parser.add_argument("--budget", type=Path, required=True, metavar="TOML", help="the budget file")
+        parser.add_argument("dumps", nargs="+", type=a_path, metavar="RUN", help="perf dumps or run folders")
+        parser.add_argument("--budget", type=a_path, required=True, metavar="TOML", help="the budget file")
         parser.add_argument(
             "--trace",
             action="append",
-            type=Path,
+            type=a_path,
             default=[],
             metavar="FILE",
             help="the run's trace, for rules on it; again for each rank or run",
         )
-        parser.add_argument("--history", type=Path, metavar="JSONL", help="the rolling baseline's history")
+        parser.add_argument("--history", type=a_path, metavar="JSONL", help="the rolling baseline's history")
         parser.add_argument("--record", action="store_true", help="add these runs to the history")
-        parser.add_argument("--junit", type=Path, metavar="XML", help="write JUnit XML there as well")
+        parser.add_argument("--junit", type=a_path, metavar="XML", help="write JUnit XML there as well")
         parser.add_argument(
             "--github", action="store_true", help="print GitHub annotations as well, one a broken budget"
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.cli.output import say
 from stepscope.cli.parser import Parser
+from stepscope.cli.values import a_path
 from stepscope.model.errors import UsageError
 from stepscope.model.step_range import StepRange
 from stepscope.model.vocabulary import Stage
@@ -59,7 +59,7 @@ class NsysCommand:
             "-o", "--output", metavar="NAME", help="report's name, passed on to nsys as it is"
         )
         parser.add_argument("--dry-run", action="store_true", help="print the nsys line and run nothing")
-        parser.add_argument("--nsys", type=Path, metavar="PATH", help="the nsys to use (default: on PATH)")
+        parser.add_argument("--nsys", type=a_path, metavar="PATH", help="the nsys to use (default: on PATH)")
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Plan, run, explain. The status is the command's own, or 1 where nothing was captured."""

@@ -24,6 +24,7 @@ def observe_command(arguments: argparse.Namespace) -> int:
 
     Raises UsageError where the command is missing, or a flag is one that only a script can have.
     """
+    from stepscope.render.names import visible
     from stepscope.session.destinations import profile_directory
     from stepscope.session.engines.collect import Destination
     from stepscope.session.engines.command import Tracing, run_command
@@ -33,6 +34,8 @@ def observe_command(arguments: argparse.Namespace) -> int:
         raise UsageError("there is no command after --.", remedy="Try: stepscope run -- sglang generate ...")
     if arguments.call:
         raise UsageError("--call counts the calls of a script.", remedy="See stepscope requests --help.")
+    if arguments.trace_detail:
+        raise UsageError("--trace-detail is for a script.", remedy="An engine's requests are traced in full.")
     tracing = None
     if arguments.profile:
         steps = arguments.num_profiled_timesteps or PROFILED_STEPS
@@ -46,7 +49,7 @@ def observe_command(arguments: argparse.Namespace) -> int:
     for line in lines_of(outcome.requests):
         print(line, file=sys.stderr)
     for problem in outcome.problems:
-        print(f"stepscope: warning: {problem}", file=sys.stderr)
+        print(f"stepscope: warning: {visible(problem)}", file=sys.stderr)
     return outcome.status
 
 
@@ -64,6 +67,7 @@ def lines_of(requests: tuple[ObservedRequest, ...]) -> Iterator[str]:
 
 def line_of(request: ObservedRequest) -> str:
     """One request in one line: the pipeline call, what lay around it, and whether it all adds up."""
+    from stepscope.render.names import visible
     from stepscope.render.report.answer import cache_sentence
 
     run, dump = request.run, request.dump
@@ -81,7 +85,7 @@ def line_of(request: ObservedRequest) -> str:
         parts.append(f"incomplete: {run.incomplete_reason}")
     if dump.trust is not None and not dump.trust.ok:
         parts.append("untrusted: " + "; ".join(dump.trust.reasons))
-    return ", ".join(parts)
+    return visible(", ".join(parts))
 
 
 def wall_sentence(wall_ms: float, missing_ms: float) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from stepscope.cli.values import a_path
 from stepscope.model.errors import RunFailedError
 
 ReportT = TypeVar("ReportT")
@@ -24,7 +25,7 @@ def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str]) 
         help=f"default: by the suffix of --output, else {formats[0]}",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="write there instead of to the terminal"
+        "-o", "--output", type=a_path, metavar="PATH", help="write there instead of to the terminal"
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.cli.output import add_output_options, chosen_format, deliver, say
+from stepscope.cli.values import a_path
 
 if TYPE_CHECKING:
     from stepscope.analyse.results import Report
@@ -27,7 +27,9 @@ class ReportCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Files, and what to make of them."""
-        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="trace, perf dump, directory")
+        parser.add_argument(
+            "paths", nargs="+", type=a_path, metavar="PATH", help="trace, perf dump, directory"
+        )
         parser.add_argument(
             "--table",
             default="kernels",

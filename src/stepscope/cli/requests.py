@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.values import a_path, step_count
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,14 +24,16 @@ class RequestsCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """The folder, where files go, and what to trace."""
-        parser.add_argument("records", type=Path, metavar="DIR", help="where the engine's processes record")
+        parser.add_argument("records", type=a_path, metavar="DIR", help="where the engine's processes record")
         parser.add_argument(
-            "--perf-dump-path", type=Path, metavar="PATH", help="a perf dump for each request"
+            "--perf-dump-path", type=a_path, metavar="PATH", help="a perf dump for each request"
         )
         parser.add_argument(
-            "--profile-dir", type=Path, metavar="DIR", help="cut the traces and put them here"
+            "--profile-dir", type=a_path, metavar="DIR", help="cut the traces and put them here"
         )
-        parser.add_argument("--run-dir", type=Path, metavar="DIR", help="a folder for each request's record")
+        parser.add_argument(
+            "--run-dir", type=a_path, metavar="DIR", help="a folder for each request's record"
+        )
         chosen = parser.add_mutually_exclusive_group()
         chosen.add_argument("--trace-next", type=int, metavar="N", help="trace the next N requests")
         chosen.add_argument(
@@ -39,7 +41,7 @@ class RequestsCommand:
         )
         chosen.add_argument("--trace-off", action="store_true", help="trace no further request")
         parser.add_argument(
-            "--num-profiled-timesteps", type=int, default=5, metavar="N", help="-1: all steps"
+            "--num-profiled-timesteps", type=step_count, default=5, metavar="N", help="-1: all steps"
         )
         parser.add_argument("--profile-all-stages", action="store_true", help="trace everything of a request")
 
@@ -77,6 +79,7 @@ def _tracing(arguments: argparse.Namespace) -> Tracing | None:
 def _show(arguments: argparse.Namespace) -> int:
     from stepscope.cli.observed_command import lines_of
     from stepscope.record.spool_reader import read_spool
+    from stepscope.render.names import sentence, visible
     from stepscope.session.engines.collect import Destination, collect
     from stepscope.session.engines.command import NOTHING_RECORDED, alive, trouble
 
@@ -87,7 +90,7 @@ def _show(arguments: argparse.Namespace) -> int:
         print(line)
     for pid, request_id in content.unfinished:
         if alive(pid):
-            print(f"process {pid} is at request {request_id}")
+            print(visible(f"process {pid} is at request {sentence(request_id)}"))
     for problem in (*problems, *trouble(content, unseen=NOTHING_RECORDED)):
-        print(f"stepscope: warning: {problem}", file=sys.stderr)
+        print(f"stepscope: warning: {visible(problem)}", file=sys.stderr)
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.cli.command import Outcome
 from stepscope.cli.parser import Parser
-from stepscope.cli.values import call_numbers, step_count
+from stepscope.cli.values import a_path, call_numbers, step_count
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,20 +66,26 @@ class RunCommand:
         )
         results = parser.add_argument_group("where the results go")
         results.add_argument(
-            "--perf-dump-path", type=Path, metavar="FILE", help="write stage and step times as JSON"
+            "--perf-dump-path", type=a_path, metavar="FILE", help="write stage and step times as JSON"
         )
         results.add_argument(
             "--profile-dir",
-            type=Path,
+            type=a_path,
             metavar="DIR",
             help="folder of traces (default: STEPSCOPE_PROFILE_DIR, SGLANG_DIFFUSION_TORCH_PROFILER_DIR, "
             "SGLANG_TORCH_PROFILER_DIR, ./logs)",
         )
         results.add_argument(
-            "--run-dir", type=Path, metavar="DIR", help="keep everything of a call together: run.json, traces"
+            "--run-dir",
+            type=a_path,
+            metavar="DIR",
+            help="keep everything of a call together: run.json, traces",
         )
         results.add_argument(
-            "--records", type=Path, metavar="DIR", help="with -- COMMAND: keep what its processes record here"
+            "--records",
+            type=a_path,
+            metavar="DIR",
+            help="with -- COMMAND: keep what its processes record here",
         )
         parser.add_argument(
             "--children",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from stepscope.cli.values import a_path
 from stepscope.model.errors import UsageError
 from stepscope.model.step_range import StepRange
 from stepscope.model.vocabulary import Stage
@@ -21,7 +21,7 @@ class SliceCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """One trace, one window, one output."""
-        parser.add_argument("trace", type=Path, metavar="TRACE", help="trace of any recorder")
+        parser.add_argument("trace", type=a_path, metavar="TRACE", help="trace of any recorder")
         window = parser.add_mutually_exclusive_group(required=True)
         window.add_argument("--steps", type=StepRange.parse, metavar="FIRST:END", help="END not included")
         window.add_argument("--stage", choices=[str(stage) for stage in Stage], metavar="STAGE")
@@ -29,7 +29,7 @@ class SliceCommand:
             "--time", metavar="START:END", help="milliseconds from the start, as in the report; by host time"
         )
         parser.add_argument(
-            "-o", "--output", type=Path, required=True, metavar="FILE", help="where to write it"
+            "-o", "--output", type=a_path, required=True, metavar="FILE", help="where to write it"
         )
 
     def run(self, arguments: argparse.Namespace) -> int:

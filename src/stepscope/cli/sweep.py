@@ -16,7 +16,7 @@ from stepscope.cli.output import (
     rendered,
     say,
 )
-from stepscope.cli.values import positive
+from stepscope.cli.values import a_path, positive
 from stepscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SweepCommand:
         """The axes, where the rows are, and who runs them."""
         parser.usage = "stepscope sweep [axes] [--dir DIR] -- generate [flags]"
         axes = parser.add_argument_group("axes of the grid")
-        axes.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line")
+        axes.add_argument("--prompts", type=a_path, metavar="FILE", help="one prompt a line")
         axes.add_argument("--resolutions", type=_resolutions, default=(), metavar="WxH,...")
         axes.add_argument("--steps", type=_numbers, default=(), metavar="N,...")
         axes.add_argument("--frames", type=_numbers, default=(), metavar="N,...")
@@ -55,7 +55,7 @@ class SweepCommand:
             "--repeats", type=positive, default=2, metavar="N", help="measured runs a point (2)"
         )
         parser.add_argument(
-            "--dir", type=Path, metavar="DIR", help="where rows and dumps are (default: ./sweep-<time>)"
+            "--dir", type=a_path, metavar="DIR", help="where rows and dumps are (default: ./sweep-<time>)"
         )
         parser.add_argument(
             "--again",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 from stepscope.model.errors import UsageError
+from stepscope.model.file_names import possible_path
 
 TRUE = frozenset({"true", "1", "yes", "on"})
 MOST = 2**31 - 1
@@ -26,6 +28,14 @@ def boolean(text: str) -> bool:
     if text.lower() in FALSE:
         return False
     raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def a_path(text: str) -> Path:
+    """A path that a file system can have; whether something is there is seen when it is used."""
+    try:
+        return possible_path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} cannot be a path: {error}") from error
 
 
 def positive(text: str) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import webbrowser
-from pathlib import Path
 
-from stepscope.cli.values import positive
+from stepscope.cli.values import a_path, positive
 
 
 class ViewCommand:
@@ -22,7 +21,7 @@ class ViewCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """One trace."""
-        parser.add_argument("trace", type=Path, metavar="TRACE", help="trace of any recorder")
+        parser.add_argument("trace", type=a_path, metavar="TRACE", help="trace of any recorder")
         parser.add_argument(
             "--offline", action="store_true", help="serve the viewer from this machine as well"
         )

@@ -9,5 +9,7 @@ That ``PROCESSES`` exists says that a Python process was observed, whether or no
 """
 LOG = "stepscope.log"
 """A line for each fault of ours, with the number of the process."""
+RAW = "raw"
+"""The folder of the profiler's exports that are still to be cut; a record has its first path."""
 CONTROL = "control.json"
 """Which requests are to be traced from now on; not there: none."""

@@ -101,7 +101,7 @@ def free_path(path: Path) -> Path:
     ending = TRACE_ENDING if path.name.endswith(TRACE_ENDING) else path.suffix
     name = path.name.removesuffix(ending)
     candidate, number = path, 0
-    while candidate.exists():
+    while os.path.exists(candidate):  # noqa: PTH110  pathlib's raises for a name that is too long
         number += 1
         candidate = path.with_name(f"{name}-{number}{ending}")
     return candidate

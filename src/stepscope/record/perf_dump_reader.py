@@ -235,3 +235,5 @@ def _convert(item: Any, kind: Any) -> Any:
         return error
     except OverflowError:
         return msgspec.ValidationError("a number is too large")
+    except UnicodeEncodeError:  # half a surrogate where a word of ours or a number is meant
+        return msgspec.ValidationError("a text is no UTF-8")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from stepscope.model.engine_record import CallRecord, ClientRecord, ProcessRecord
-from stepscope.model.spool_layout import CALLS, CLIENTS, LOG, PROCESSES, RUNNING
+from stepscope.model.file_names import NAME_BYTES
+from stepscope.model.spool_layout import CALLS, CLIENTS, LOG, PROCESSES, RAW, RUNNING
 
 Record = TypeVar("Record")
 MOST_LOG_LINES = 20
@@ -31,20 +34,33 @@ class SpoolContent:
 def read_spool(folder: Path) -> SpoolContent:
     """Read a spool folder; one that does not exist is empty."""
     problems: list[str] = []
-    running = folder / RUNNING
     return SpoolContent(
-        calls=tuple(_read(folder / CALLS, CallRecord, problems)),
+        calls=tuple(_placed(call, folder) for call in _read(folder / CALLS, CallRecord, problems)),
         clients=tuple(_read(folder / CLIENTS, ClientRecord, problems)),
         processes=tuple(_read(folder / PROCESSES, ProcessRecord, problems)),
-        unfinished=tuple(
-            (int(path.name), path.read_text(encoding="utf-8", errors="replace"))
-            for path in sorted(running.glob("*"))
-            if path.name.isdigit()
-        ),
+        unfinished=tuple(_running(folder / RUNNING)),
         log=_log(folder / LOG),
         problems=tuple(problems),
         started=(folder / PROCESSES).is_dir(),
     )
+
+
+def _running(folder: Path) -> Iterator[tuple[int, str]]:
+    for path in sorted(folder.glob("*")):
+        if path.name.isascii() and path.name.isdigit():
+            with suppress(OSError):  # it is done while we look
+                yield int(path.name), path.read_text(encoding="utf-8", errors="replace")
+
+
+def _placed(call: CallRecord, folder: Path) -> CallRecord:
+    """The record with its export where this folder has it: a folder is moved, or seen from another machine.
+
+    No other place is believed, because an export is taken away when it has been cut.
+    """
+    raw = call.raw_trace
+    if raw is None:
+        return call
+    return replace(call, raw_trace=replace(raw, path=str(folder / RAW / Path(raw.path).name[:NAME_BYTES])))
 
 
 def _read(folder: Path, kind: type[Record], problems: list[str]) -> list[Record]:

@@ -21,6 +21,8 @@ _NARROWEST_FLEXIBLE = 22
 _READABLE_NAME = 24
 """Names are shortened to this before an optional column goes: every stage name of ours is whole in it."""
 _SHORTEST_NAME = 12
+_MOST_WRAPPED = 600
+"""Cells of a text that wraps: a sentence is whole in it, and a stage may be called by a whole prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,10 @@ def _fixed(table: Table, texts: list[list[str]], layout: Layout, gap: int) -> in
 
 
 def _cut(text: str, kind: Kind, room: int) -> str:
-    """A source keeps its end, which tells the line; anything else wraps."""
-    return shorten_path(text, max(room, _NARROWEST_FLEXIBLE)) if kind is Kind.SOURCE else text
+    """A source keeps its end, which tells the line; anything else wraps, but fills no screen."""
+    if kind is Kind.SOURCE:
+        return shorten_path(text, max(room, _NARROWEST_FLEXIBLE))
+    return shorten(text, _MOST_WRAPPED)
 
 
 def _fitting(table: Table, layout: Layout, width: int) -> tuple[Table, list[list[str]], int]:

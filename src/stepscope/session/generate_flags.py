@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from stepscope.model.errors import UsageError
+from stepscope.model.file_names import possible_path
 from stepscope.model.vocabulary import TraceDetail
 from stepscope.record.prompt_file import read_prompts
 from stepscope.session.flag_checks import checked
@@ -28,9 +28,6 @@ from stepscope.workload.request import (
     OffloadKind,
     Precision,
 )
-
-NAME_BYTES = 255
-"""Of one name in a path, on every file system in use."""
 
 COMPONENT_OFFLOADS = (
     "dit_cpu_offload",
@@ -290,11 +287,6 @@ def _path(value: str | Path | None) -> Path | None:
     if value is None:
         return None
     try:
-        path = Path(value).expanduser()
-    except RuntimeError as error:  # ~nobody-there
-        raise UsageError(f"{str(value)[:80]!r} cannot be a path: {error}") from error
-    if "\0" in str(path):
-        raise UsageError(f"{str(value)[:80]!r} cannot be a path: it holds a NUL character.")
-    if any(len(os.fsencode(part)) > NAME_BYTES for part in path.parts):
-        raise UsageError(f"{str(value)[:80]!r}... cannot be a path: a name in it is too long.")
-    return path
+        return possible_path(Path(value).expanduser())
+    except (RuntimeError, ValueError) as error:  # ~nobody-there
+        raise UsageError(f"{str(value)[:80]!r} cannot be a path: {error}.") from error

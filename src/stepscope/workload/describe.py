@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stepscope.model import plain_values
 from stepscope.model.run import Workload
 from stepscope.workload.arguments import GenerationRequest, parameters
 from stepscope.workload.dtypes import dtypes_of
@@ -34,10 +34,9 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
         return value if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
 
     def whole(name: str) -> int | None:
-        value = effective(name)
-        return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+        return plain_values.whole(effective(name))
 
-    guidance = {name: effective(name) for name in GUIDANCE}
+    guidance = {name: plain_values.figure(effective(name)) for name in GUIDANCE}
     return Workload(
         model=loaded.model,
         weights="" if loaded.random_weights or not Path(loaded.model).expanduser().is_dir() else "folder",
@@ -45,10 +44,10 @@ def describe(loaded: Loaded, request: GenerationRequest, arguments: Mapping[str,
         components=dict(loaded.components),
         load_format="dummy" if loaded.random_weights else "auto",
         prompt=request.prompt,
-        negative_prompt=effective("negative_prompt"),
+        negative_prompt=plain_values.text(effective("negative_prompt")),
         seed=request.seed,
         steps=whole("num_inference_steps"),
-        guidance={name: float(value) for name, value in guidance.items() if isinstance(value, (int, float))},
+        guidance={name: value for name, value in guidance.items() if value is not None},
         height=whole("height"),
         width=whole("width"),
         frames=whole("num_frames"),

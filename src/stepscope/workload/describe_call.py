@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from stepscope.model import plain_values
 from stepscope.model.run import AS_LOADED, Workload
 from stepscope.workload.arguments import FLAGS, parameters
 from stepscope.workload.describe import GUIDANCE, NAMED, short
@@ -23,14 +24,14 @@ def describe_call(pipeline: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
     def whole(*names: str) -> int | None:
         values = [effective(name) for name in names]
-        return next((int(value) for value in values if isinstance(value, (int, float))), None)
+        return next((number for value in values if (number := plain_values.whole(value)) is not None), None)
 
     prompts = given.get("prompt")
     several = isinstance(prompts, (list, tuple))
     further = {name: short(value) for name, value in given.items() if name not in NAMED}
     if several:
         further["prompts"] = str(len(prompts or ()))
-    guidance = {name: effective(name) for name in GUIDANCE}
+    guidance = {name: plain_values.figure(effective(name)) for name in GUIDANCE}
     parts = _parts(pipeline)
     dtypes = dtypes_of(parts)
     return Workload(
@@ -39,10 +40,10 @@ def describe_call(pipeline: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         components={name: type(part).__name__ for name, part in parts.items()},
         load_format=AS_LOADED,
         prompt=str(next(iter(prompts or ()), "") if several else prompts or ""),
-        negative_prompt=effective("negative_prompt"),
+        negative_prompt=plain_values.text(effective("negative_prompt")),
         seed=_seed(given.get("generator")),
         steps=_steps(given, whole),
-        guidance={name: float(value) for name, value in guidance.items() if isinstance(value, (int, float))},
+        guidance={name: value for name, value in guidance.items() if value is not None},
         height=whole("height"),
         width=whole("width"),
         frames=whole(*FLAGS["frames"]),

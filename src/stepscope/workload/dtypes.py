@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 DENOISERS = ("transformer", "unet", "prior", "decoder")
@@ -10,11 +11,18 @@ DENOISERS = ("transformer", "unet", "prior", "decoder")
 
 
 def dtypes_of(parts: Mapping[str, Any]) -> dict[str, str]:
-    """The dtype of each module among named parts, by name; a module without a weight is left out."""
+    """The dtype of each module among named parts, by name.
+
+    A module without a weight is left out, and so is one that does not let itself be looked through (not
+    initialised, a wrapper with attributes of its own kind): the call is observed without it.
+    """
     import torch
 
-    modules = {name: part for name, part in parts.items() if isinstance(part, torch.nn.Module)}
-    found = {name: weights_dtype(module) for name, module in modules.items()}
+    found = {}
+    for name, part in parts.items():
+        if issubclass(type(part), torch.nn.Module):
+            with suppress(Exception):
+                found[name] = weights_dtype(part)
     return {name: dtype for name, dtype in found.items() if dtype is not None}
 
 
@@ -23,7 +31,8 @@ def weights_dtype(module: Any) -> str | None:
 
     Not the module's own ``dtype``: that of diffusers walks over all layers, at each call that is observed.
     """
-    kept = tuple(getattr(module, "_keep_in_fp32_modules", None) or ())
+    kept = getattr(module, "_keep_in_fp32_modules", None) or ()
+    kept = (kept,) if isinstance(kept, str) else tuple(kept)
     first = None
     for name, weight in module.named_parameters():
         dtype = str(weight.dtype).removeprefix("torch.")

@@ -64,11 +64,14 @@ class Hooks:
         return frozenset(hook.module for hook in self.adapter.hooks)
 
     def imported(self, module: ModuleType) -> None:
-        """Wrap the hook points of a module that was just imported; never raises."""
-        for hook in self.adapter.hooks:
-            if hook.module == module.__name__:
-                self._wrap(hook, module)
-        self._report()
+        """Wrap the hook points of a module that was just imported; never raises: the engine imports it."""
+        try:
+            for hook in self.adapter.hooks:
+                if hook.module == module.__name__:
+                    self._wrap(hook, module)
+            self._report()
+        except Exception as error:
+            self.spool.fault(module.__name__, error)
 
     def _wrap(self, hook: Hook, module: ModuleType) -> None:
         class_name, _, method = hook.method.rpartition(".")

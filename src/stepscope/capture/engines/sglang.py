@@ -20,6 +20,7 @@ from stepscope.capture.engines.parts import parts_of
 from stepscope.capture.engines.spool import the_spool
 from stepscope.capture.engines.times import ClientCall, OpenRequests
 from stepscope.model.engine_record import ClientRecord
+from stepscope.model.plain_values import figures, text, whole
 from stepscope.model.recording import CallKind
 from stepscope.model.run import Workload
 from stepscope.model.vocabulary import Outside
@@ -48,19 +49,18 @@ def identity_of(request: Any) -> str:
 
 def workload_of(request: Any, stages: Iterable[Any]) -> Workload:
     """What was asked for, from the request's sampling parameters."""
-    guidance = {name: getattr(request, name, None) for name in GUIDANCE}
     arguments = next((stage.server_args for stage in stages if hasattr(stage, "server_args")), None)
     return Workload(
         model=str(getattr(arguments, "model_path", "")),
         pipeline_class=str(getattr(arguments, "pipeline_class_name", None) or "sglang"),
-        prompt=str(getattr(request, "prompt", None) or ""),
-        negative_prompt=getattr(request, "negative_prompt", None),
-        seed=getattr(request, "seed", None),
-        steps=getattr(request, "num_inference_steps", None),
-        guidance={name: float(value) for name, value in guidance.items() if isinstance(value, (int, float))},
-        height=getattr(request, "height", None),
-        width=getattr(request, "width", None),
-        frames=getattr(request, "num_frames", None),
+        prompt=text(getattr(request, "prompt", None)) or "",
+        negative_prompt=text(getattr(request, "negative_prompt", None)),
+        seed=whole(getattr(request, "seed", None)),
+        steps=whole(getattr(request, "num_inference_steps", None)),
+        guidance=figures(request, GUIDANCE),
+        height=whole(getattr(request, "height", None)),
+        width=whole(getattr(request, "width", None)),
+        frames=whole(getattr(request, "num_frames", None)),
     )
 
 

@@ -1,7 +1,7 @@
 """Writes records from an observed process: in a thread of its own, bounded in memory and in files.
 
-A request's worker only puts a frozen record into a queue. If the disk cannot keep up, the newest record is
-dropped and counted; the oldest files go when there are more than are kept.
+A request's worker puts a frozen record into a queue, and its answer waits a moment for the file. If the disk
+cannot keep up, the newest record is dropped and counted; of more files than are kept the oldest go.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture.engines.fault_log import say
+from stepscope.model.encodable import encodable
 from stepscope.model.engine_record import CallRecord, ClientRecord, ProcessRecord
 from stepscope.model.spool_layout import CALLS, CLIENTS, PROCESSES, RUNNING
 
@@ -28,13 +29,17 @@ KEPT_RECORDS = 1000
 KEPT_TRACES = 50
 """Traced requests that a process leaves beside them, with what the profiler exported: many megabytes each,
 and chosen by somebody, so a thousand requests later they are still there."""
-QUEUED_RECORDS = 64
+MOST_QUEUED = {CALLS: 64, CLIENTS: 4096}
+"""Records that wait to be written. A call's may be large; a client's is small, and an asynchronous client has
+as many answers at once as it has requests under way."""
 MOST_FAULTS = 100
 """Lines a process writes into the log; the first ones tell what is wrong."""
 FLUSH_S = 5.0
 """How long a process that ends waits for its last records."""
 SETTLE_S = 1.0
 """How long a request waits for the records of those before it; they are mostly written long since."""
+ANSWER_S = 0.05
+"""How long an answer waits for its own record (0.2 ms, if the disk keeps up): its worker may end next."""
 
 
 class Spool:
@@ -54,7 +59,8 @@ class Spool:
         self.clock_offset_ns = time.time_ns() - time.perf_counter_ns()
         self._faults = 0
         self._number = 0
-        self._queue: queue.Queue[tuple[str, Any] | None] = queue.Queue(QUEUED_RECORDS)
+        self._queue: queue.Queue[tuple[str, Any] | None] = queue.Queue()
+        self._queued = dict.fromkeys(MOST_QUEUED, 0)
         self._files: dict[str, deque[Path]] = {CALLS: deque(), CLIENTS: deque()}
         self._traced: deque[tuple[Path, Path]] = deque()  # the record and the profiler's export
         self._late = False
@@ -84,12 +90,19 @@ class Spool:
         self._write(self.folder / PROCESSES / f"{record.engine}-{self.pid}.json", record)
 
     def running(self, request_id: str | None) -> None:
-        """Say which request this process is at, so that it is known if the process dies; None: none."""
+        """Say which request this process is at, so that it is known if the process dies; None: none.
+
+        A disk that is full now may have room when the request is done: it is a line in the log.
+        """
         path = self.folder / RUNNING / str(self.pid)
-        if request_id is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(request_id, encoding="utf-8")
+        try:
+            if request_id is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(request_id, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            self.fault("running", error)
 
     def settle(self, timeout_s: float = SETTLE_S) -> None:
         """Wait until what was recorded is written: a process that is killed loses no more than it is at.
@@ -117,24 +130,23 @@ class Spool:
         if self._thread is None or os.getpid() != self.pid:
             return
         until = time.monotonic() + timeout_s
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=timeout_s)
+        self._queue.put(None)
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
-            self.say(
-                f"some {self._queue.qsize() + 1} records could not be written in {timeout_s:g} s at the end"
-            )
+            self.say(f"some {self._queue.qsize()} records could not be written in {timeout_s:g} s at the end")
         self._thread = None
         if self.dropped:
             self.say(f"{self.dropped} records were dropped: they came faster than they could be written")
 
     def _put(self, kind: str, record: Any) -> None:
-        if self._thread is None:
-            self._start()
-        try:
-            self._queue.put_nowait((kind, record))
-        except queue.Full:
-            self.dropped += 1
+        with self._lock:
+            if self._thread is None:
+                self._start()
+            if self._queued[kind] >= MOST_QUEUED[kind]:
+                self.dropped += 1
+                return
+            self._queued[kind] += 1
+        self._queue.put((kind, record))
 
     def _start(self) -> None:
         """Start the writer, and see that it is waited for however this process ends by itself.
@@ -149,6 +161,8 @@ class Spool:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             kind, record = item
+            with self._lock:
+                self._queued[kind] -= 1
             try:
                 self._keep(kind, record)
             except Exception as error:
@@ -177,8 +191,16 @@ class Spool:
 
     def _write(self, path: Path, record: Any) -> None:
         temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_bytes(encoder()(record))
-        temporary.replace(path)
+        content = encoded(record)
+        try:
+            if not path.parent.is_dir():  # it was emptied; a folder that is gone is not made again
+                path.parent.mkdir()
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()  # half of it takes room on a full disk
+            raise
 
 
 def encoder() -> Callable[[Any], bytes]:
@@ -186,8 +208,16 @@ def encoder() -> Callable[[Any], bytes]:
     try:
         import msgspec
     except ImportError:
-        return lambda record: json.dumps(asdict(record)).encode()
+        return lambda record: json.dumps(asdict(record), ensure_ascii=False).encode()
     return msgspec.json.encode
+
+
+def encoded(record: Any) -> bytes:
+    """A record as JSON; text that is no UTF-8 (a client may send such a prompt) is written with escapes."""
+    try:
+        return encoder()(record)
+    except UnicodeEncodeError:
+        return json.dumps(encodable(asdict(record))).encode()
 
 
 _current: list[Spool] = []

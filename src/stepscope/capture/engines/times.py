@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
-from stepscope.capture.engines.spool import the_spool
+from stepscope.capture.engines.spool import ANSWER_S, the_spool
 from stepscope.model.engine_record import CallRecord, ClientRecord, NamedTime
 
 MOST_OPEN = 4096
@@ -28,6 +29,10 @@ class OpenRequests:
     """The requests that this worker has and has not finished."""
 
     def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)  # another thread may have had the lock
+
+    def _reset(self) -> None:
         self._open: OrderedDict[str, Open] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -69,6 +74,8 @@ class OpenRequests:
                     around=tuple(entry.around),
                 )
             )
+        if entry.records:
+            the_spool().settle(ANSWER_S)
 
     def _of(self, request_id: str) -> Open:
         with self._lock:

@@ -6,7 +6,6 @@ The pipeline call is the model runner's; step by step it rests between the sched
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from stepscope.capture.engines.spool import the_spool
 from stepscope.capture.engines.times import OpenRequests
 from stepscope.capture.observer import PIPELINE
 from stepscope.model.engine_record import ClientRecord, NamedTime
+from stepscope.model.plain_values import figures, text, whole
 from stepscope.model.recording import CallKind
 from stepscope.model.run import Workload
 from stepscope.model.vocabulary import Outside
@@ -28,6 +28,7 @@ ENGINE = Engine("vllm_omni", "vllm-omni")
 REQUESTS = OpenRequests()
 FORWARD = Known(CallKind.FORWARD, "transformer", "predict_noise")
 SCHEDULER_STEP = Known(CallKind.SCHEDULER_STEP, "scheduler", "scheduler_step")
+GUIDANCE = ("guidance_scale", "true_cfg_scale")
 WARM_UP = "dummy"
 """What the ids of the engine's own warm-up requests begin with."""
 MOST_SENT = 4096
@@ -35,25 +36,23 @@ MOST_SENT = 4096
 _resting: dict[str, Observed] = {}
 _sent: dict[str, int] = {}
 _generating: list[list[ClientRecord]] = []
-_lock = threading.Lock()
 
 
 def workload_of(request: Any, pipeline: Any) -> Workload:
     """What was asked for, from the request's sampling parameters."""
     sampling = request.sampling_params
     prompt = request.prompt if isinstance(request.prompt, dict) else {"prompt": request.prompt}
-    guidance = {name: getattr(sampling, name, None) for name in ("guidance_scale", "true_cfg_scale")}
     return Workload(
         model=str(getattr(getattr(pipeline, "od_config", None), "model", "")),
         pipeline_class=type(pipeline).__name__,
-        prompt=str(prompt.get("prompt") or ""),
-        negative_prompt=prompt.get("negative_prompt"),
-        seed=getattr(sampling, "seed", None),
-        steps=getattr(sampling, "num_inference_steps", None),
-        guidance={name: float(value) for name, value in guidance.items() if isinstance(value, (int, float))},
-        height=getattr(sampling, "height", None),
-        width=getattr(sampling, "width", None),
-        frames=getattr(sampling, "num_frames", None),
+        prompt=text(prompt.get("prompt")) or "",
+        negative_prompt=text(prompt.get("negative_prompt")),
+        seed=whole(getattr(sampling, "seed", None)),
+        steps=whole(getattr(sampling, "num_inference_steps", None)),
+        guidance=figures(sampling, GUIDANCE),
+        height=whole(getattr(sampling, "height", None)),
+        width=whole(getattr(sampling, "width", None)),
+        frames=whole(getattr(sampling, "num_frames", None)),
     )
 
 
@@ -169,10 +168,9 @@ def stepwise_work_ends(_token: Any, result: Any, _error: BaseException | None) -
 
 def queued(_engine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """``DiffusionEngine._add_prepared_request(request)``."""
-    with _lock:
-        _sent[argument(0, "request", args, kwargs).request_id] = time.perf_counter_ns()
-        if len(_sent) > MOST_SENT:
-            _sent.pop(next(iter(_sent)))
+    _sent[argument(0, "request", args, kwargs).request_id] = time.perf_counter_ns()
+    while len(_sent) > MOST_SENT:
+        _sent.pop(next(iter(_sent)), None)
 
 
 def answer_begins(_engine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -182,8 +180,7 @@ def answer_begins(_engine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def answer_ends(token: Any, _result: Any, error: BaseException | None) -> None:
     request, received_ns = token
-    with _lock:
-        sent_ns = _sent.pop(request.request_id, None)
+    sent_ns = _sent.pop(request.request_id, None)
     if sent_ns is None:
         return
     waited_ms = getattr(request, "scheduler_queue_wait_ms", None)

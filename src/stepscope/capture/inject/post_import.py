@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 Action = Callable[[ModuleType], None]
 
@@ -29,6 +30,10 @@ class _Loader(importlib.abc.Loader):
         module.__loader__ = self._loader
         self._loader.exec_module(module)
         self._action(module)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the module's own loader can do: ``python -m`` asks for its code, others for its data."""
+        return getattr(object.__getattribute__(self, "_loader"), name)
 
 
 class PostImport(importlib.abc.MetaPathFinder):

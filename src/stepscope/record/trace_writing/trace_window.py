@@ -144,6 +144,9 @@ class Survey:
         return found
 
 
+_BITS = 64
+
+
 def survey_export(path: Path) -> Survey:
     """Read an export once for what the window needs. Raises UnreadableInputError as ``split_export`` does."""
     header: dict[str, Any] = {}
@@ -163,9 +166,9 @@ def survey_export(path: Path) -> Survey:
             correlation = event.args.correlation
             if event.cat in DEVICE_ACTIVITIES:
                 where = (_integer(event.pid), _integer(event.tid))
-                activities.extend((correlation, *where, event.start_ns, event.end_ns))
+                malformed += not _add(activities, correlation, *where, event.start_ns, event.end_ns)
             elif event.cat not in DEVICE_CATEGORIES:
-                launches.extend((correlation, event.start_ns, _integer(event.tid)))
+                malformed += not _add(launches, correlation, event.start_ns, _integer(event.tid))
         elif event.cat in HOST_CATEGORIES:
             process = process or _integer(event.pid)
             if event.name == ANCHOR:
@@ -190,6 +193,14 @@ def survey_export(path: Path) -> Survey:
         whole=whole,
         stack_threads=frozenset(stack_threads),
     )
+
+
+def _add(rows: array[int], *row: int) -> bool:
+    """Add a row whole; False for one with a number that no clock and no counter has."""
+    fits = all(number.bit_length() < _BITS for number in row)
+    if fits:
+        rows.extend(row)
+    return fits
 
 
 class WindowCut:

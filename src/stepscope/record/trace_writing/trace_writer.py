@@ -11,6 +11,7 @@ import msgspec
 from isal import igzip
 
 from stepscope.model.errors import RunFailedError
+from stepscope.model.file_names import as_file_name
 from stepscope.model.run import Run, Span, TraceWindow
 from stepscope.record.atomic import atomic_path, free_path
 from stepscope.record.trace_writing.busy_until import busy_until
@@ -59,7 +60,7 @@ class TraceContent:
 def trace_name(request_id: str, rank: int, *, step_count: int, full_stages: bool) -> str:
     """``<request_id>-<N>_steps-global-rank<r>.trace.json.gz``; N is the number recorded."""
     mode = "full_stages" if full_stages else f"{step_count}_steps"
-    return f"{request_id}-{mode}-global-rank{rank}.trace.json.gz"
+    return f"{as_file_name(request_id)}-{mode}-global-rank{rank}.trace.json.gz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from stepscope.capture.inject.settings import injected
 from stepscope.model.engine_record import UNKNOWN_VERSION, ProcessRecord
 from stepscope.model.errors import RunFailedError, UsageError
 from stepscope.model.spool_layout import CONTROL
-from stepscope.record.atomic import write_atomic
+from stepscope.record.atomic import check_writable, write_atomic
 from stepscope.record.spool_reader import SpoolContent, read_spool
 from stepscope.session.engines.collect import Destination, ObservedRequest, collect
 
@@ -28,8 +28,8 @@ NOT_OBSERVED = (
 )
 NO_ENGINE = (
     "Python was observed, but no process imported an engine that stepscope knows (SGLang Diffusion,"
-    " vLLM-Omni): is it installed in that environment? For a script that calls diffusers itself:"
-    " stepscope run SCRIPT"
+    " vLLM-Omni): is it installed in that environment? Or did its process get an environment of its own?"
+    " For a script that calls diffusers itself: stepscope run SCRIPT"
 )
 FILTERED = (
     "stepscope is not installed beside the engine, or a plugin filter (SGLANG_PLUGINS, VLLM_PLUGINS) leaves"
@@ -69,7 +69,7 @@ def run_command(
 
     Raises:
         UsageError: there is no such command.
-        RunFailedError: the folder for the records cannot be made.
+        RunFailedError: the folder for the records cannot be made or written.
 
     """
     program = shutil.which(command[0])
@@ -79,8 +79,9 @@ def run_command(
         if tracing is not None:
             set_tracing(folder, tracing)
         status = _wait([program, *command[1:]], injected(os.environ, folder))
+        problems = [*_no_room(folder)]
         content = read_spool(folder)
-        problems: list[str] = list(content.problems)
+        problems += content.problems
         requests = collect(content, to, problems.append)
         return CommandOutcome(
             status=status,
@@ -92,15 +93,25 @@ def run_command(
 
 @contextmanager
 def _folder(spool: Path | None) -> Iterator[Path]:
-    if spool is None:
-        with tempfile.TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
-        return
+    with ExitStack() as stack:
+        try:
+            if spool is None:
+                temporary = tempfile.TemporaryDirectory(prefix="stepscope-", ignore_cleanup_errors=True)
+                spool = Path(stack.enter_context(temporary))
+            spool.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            named = spool or "a folder for temporary files"
+            raise RunFailedError(f"cannot make {named}: {error.strerror}.") from error
+        check_writable(spool)
+        yield spool
+
+
+def _no_room(folder: Path) -> Iterator[str]:
+    """Why records may be missing: what could not write them could not say so either."""
     try:
-        spool.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunFailedError(f"cannot make {spool}: {error.strerror}.") from error
-    yield spool
+        check_writable(folder)
+    except RunFailedError as error:
+        yield f"records may be missing: {error}"
 
 
 def _wait(command: list[str], environment: dict[str, str]) -> int:
