@@ -113,13 +113,22 @@ def test_many_names_joined_by_commas_are_many_names(write, capsys) -> None:
     assert compared(capsys, names[0], ",".join(names))["new"]["runs"] == 10
 
 
-@pytest.mark.parametrize("place", ["", ".", "/", "x" * 300 + ".html", "a.json/x.html", "/dev/full"])
+@pytest.mark.parametrize("place", ["", ".", "/", "a.json/x.html", "/dev/full"])
 def test_a_place_that_cannot_be_written_is_one_line(write, capsys, place) -> None:
     """No traceback, status 1, and the reason."""
     name = write("a.json", stepscope_json([350.0] * 5))
     assert main(["compare", name, name, "-o", place]) == 1
     error = capsys.readouterr().err
     assert error.startswith("stepscope: error: cannot write")
+    assert error.count("\n") == 1
+
+
+def test_a_name_that_no_file_can_have_is_refused_before_the_work(write, capsys) -> None:
+    """One line and status 2."""
+    name = write("a.json", stepscope_json([350.0] * 5))
+    assert main(["compare", name, name, "-o", "x" * 300 + ".html"]) == 2
+    error = capsys.readouterr().err
+    assert "a name in it is too long" in error
     assert error.count("\n") == 1
 
 
