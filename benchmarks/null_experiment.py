@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -51,17 +52,18 @@ def main() -> int:
         ("3 % slower, 1 % normal noise", one_percent(1000.0), one_percent(1030.0)),
     ]
     for name, base, new in cases:
-        changed, slower = rate(base, new, arguments.pairs)
+        verdicts = verdicts_of(base, new, arguments.pairs)
+        changed = verdicts[Verdict.BETTER] + verdicts[Verdict.WORSE]
         error = 1.96 * math.sqrt(max(changed * (1 - changed), 1e-9) / arguments.pairs)
-        print(f"{name}: {changed:.2%} +- {error:.2%} of {arguments.pairs} pairs changed, {slower:.2%} slower")
+        print(f"{name}: {changed:.2%} +- {error:.2%} of {arguments.pairs} pairs changed")
+        print("    " + ", ".join(f"{verdict.value} {share:.2%}" for verdict, share in verdicts.items()))
     return 0
 
 
-def rate(base: Draw, new: Draw, pairs: int) -> tuple[float, float]:
-    """Shares of pairs whose end-to-end verdict is a change, and 'slower'."""
-    verdicts = [compare(cohort(base()), cohort(new())).total.verdict for _ in range(pairs)]
-    changed = sum(verdict in (Verdict.BETTER, Verdict.WORSE) for verdict in verdicts)
-    return changed / pairs, verdicts.count(Verdict.WORSE) / pairs
+def verdicts_of(base: Draw, new: Draw, pairs: int) -> dict[Verdict, float]:
+    """The share of pairs that gets each end-to-end verdict."""
+    found = Counter(compare(cohort(base()), cohort(new())).total.verdict for _ in range(pairs))
+    return {verdict: found[verdict] / pairs for verdict in Verdict}
 
 
 def cohort(totals_ms: Sequence[float]) -> Cohort:

@@ -1,8 +1,9 @@
 """A worker process without a pipeline: the real protocol, made-up times, and accidents on demand.
 
 Times follow the flags: a step costs 1 ms and 1 us a token squared; height 13 runs out of memory, 17 kills the
-process every time, 19 the first time only, 23 raises. Argument 1 is what a run lasts, in seconds; with a file
-and a number as arguments 2 and 3, no run ends any more once the file has so many lines.
+process every time, 19 the first time only, 23 raises, 29 leaves an untrusted dump. Argument 1 is what a run
+lasts, in seconds; with a file and a number as arguments 2 and 3, no run ends any more once the file has so
+many lines.
 """
 
 import json
@@ -32,6 +33,8 @@ def is_held(path=None, count="0"):
 
 
 def serve(do, flags):
+    if do == "check" and flags.get("num_frames"):
+        return {"message": "the pipeline has no --num-frames.", "refused": True, "usable_after": True}
     if do != "run":
         return None
     time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
@@ -51,6 +54,8 @@ def serve(do, flags):
     step_ms = flags.get("slow", 1.0) * (1 + 1e-3 * tokens**2)
     steps_ms = [step_ms] * flags.get("num_inference_steps", 4)
     document = stepscope_json(steps_ms, decode_ms=10 + 2 * tokens, encode_ms=5.0)
+    if height == 29:
+        document["total_duration_ms"] = 1.0  # less than its stages
     document["workload"] |= {"height": height, "width": flags.get("width", 256), "frames": None}
     dump.parent.mkdir(parents=True, exist_ok=True)
     dump.write_text(json.dumps(document))

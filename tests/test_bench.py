@@ -3,6 +3,7 @@
 import json
 import sys
 import types
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -94,6 +95,17 @@ def test_a_failed_run_ends_the_bench_with_its_reason(tmp_path, height, words) ->
     with pytest.raises(RunFailedError, match=words):
         bench(options, Heard())
     assert (tmp_path / "variant-0-run-0.json").exists()
+
+
+def test_a_bench_without_verdict_says_which_runs_were_untrusted(tmp_path, monkeypatch, capsys) -> None:
+    """It ran, so its status is 0; that there is no verdict, and why, is said on standard error too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("stepscope.session.bench.BenchOptions", partial(BenchOptions, worker_command=FAKE))
+    call = ["bench", "--runs", "2", "--vs", "--height 29", "--dir", "b", "--", "generate", "--prompt", "p"]
+    assert main(call) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("NO VERDICT: untrusted: variant-1-run-0.json: ")
+    assert "untrusted, so no verdict: variant-1-run-0.json, variant-1-run-1.json; run it again" in shown.err
 
 
 def bench_runs(totals, *, gpu=None):
@@ -222,6 +234,9 @@ def test_a_dead_worker_is_named_with_its_log(tmp_path) -> None:
         ["--vs", "", "--", "generate", "--prompt", "p", "--perf-dump-path", "x.json"],
         ["--vs", "'", "--", "generate", "--prompt", "p"],
         ["--vs", "", "--runs", "0", "--", "generate", "--prompt", "p"],
+        ["--vs", "", "--", "generate"],
+        ["--vs", "--model-path tiny/sd3", "--", "generate", "--prompt", "p"],
+        ["--vs", "--tp-size 2", "--", "generate", "--prompt", "p"],
     ],
 )
 def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, arguments) -> None:

@@ -37,7 +37,7 @@ def test_a_budget_file_saved_by_a_windows_editor_is_read(here) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[default]\ntotl_ms = 1\n", "did you mean total_ms"),
+        ("[default]\ntotl_ms = 1\n", "(did you mean total_ms?)."),
         ('[gpu."H200"]\nstages = 3\n', "stages"),
         ("[budget]\ntotal_ms = 1\n", "unknown key budget"),
         ("[rules]\nno_syncs = true\n", "no_sync"),

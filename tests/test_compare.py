@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dumps import DATA, sglang_json, stepscope_json
 from stepscope.analyse.comparison.cohort import Cohort, observe
-from stepscope.analyse.comparison.compare import compare, fails_above, unlike, withhold_verdicts
+from stepscope.analyse.comparison.compare import compare, fails_above, undecided, unlike, withhold_verdicts
 from stepscope.analyse.comparison.compare_results import Basis, Severity, Verdict
 from stepscope.analyse.comparison.statistics import ALPHA, holm, sample_of, welch
 from stepscope.analyse.run.summarise import summarise
@@ -75,13 +75,56 @@ def test_repeated_runs_are_tested() -> None:
     assert result.step_median.verdict is Verdict.BETTER
 
 
-def test_a_coarse_no_change_says_how_coarse() -> None:
-    """In 10 % of noise three runs cannot find 5 %, and 'no change' does not claim that they can."""
+def test_no_change_means_that_two_percent_were_excluded() -> None:
+    """In 10 % of noise three runs cannot tell, and it is said what could; in 0.5 % five runs exclude 2 %."""
     noisy_pair = compare(noisy("b", 350.0, 3, seed=1, noise=0.1), noisy("n", 350.0, 3, seed=2, noise=0.1))
-    assert noisy_pair.total.verdict is Verdict.NO_CHANGE
-    assert any("is not found" in text for text in noisy_pair.warnings)
-    quiet_pair = compare(noisy("b", 350.0, 5, seed=1), noisy("n", 350.0, 5, seed=2))
-    assert not any("is not found" in text for text in quiet_pair.warnings)
+    assert noisy_pair.total.verdict is Verdict.CANNOT_TELL
+    assert "2 % is not excluded" in noisy_pair.total.reason
+    assert any(re.search(r"would tell: .* runs a side", text) for text in noisy_pair.warnings)
+    quiet_pair = compare(noisy("b", 350.0, 5, seed=1, noise=0.005), noisy("n", 350.0, 5, seed=2, noise=0.005))
+    assert quiet_pair.total.verdict is Verdict.NO_CHANGE
+    assert not any("would tell" in text for text in quiet_pair.warnings)
+
+
+def test_a_quarter_less_in_too_few_runs_is_not_called_no_change() -> None:
+    """Two runs against three, 24 % faster, p = 0.04: the interval reaches -48 %, so nothing can be told."""
+    wide = compare(totals([1000.0, 1100.0]), totals([700.0, 900.0, 780.0]))
+    assert wide.total.change is not None
+    assert wide.total.change < -0.2
+    assert wide.total.verdict is Verdict.CANNOT_TELL
+    assert fails_above(wide, 0.01) is None
+    assert "this is no failure" in (undecided(wide, 0.01) or "")
+    assert "not more than 5.0 % slower" in (undecided(wide, 0.05) or "")
+
+
+@given(
+    st.lists(st.floats(50, 150), min_size=2, max_size=6), st.lists(st.floats(50, 150), min_size=2, max_size=6)
+)
+def test_no_change_and_the_interval_never_contradict_each_other(base, new) -> None:
+    """Where repeated runs say 'no change' end to end, their interval lies within 2 % either way."""
+    total = compare(totals(base), totals(new)).total
+    if total.verdict is Verdict.NO_CHANGE and total.interval is not None:
+        assert max(map(abs, total.interval)) <= 0.02
+
+
+def test_a_small_stage_is_not_held_to_more_than_it_weighs() -> None:
+    """A stage of 1 % that may have changed by a third has no weight: no change; one of a quarter has."""
+
+    def side(stage_ms):
+        return Cohort(label="x", runs=tuple(
+            replace(TEMPLATE, total_ms=1000.0 + ms, stages={"A": ms, "B": 10 * ms}) for ms in stage_ms
+        ))  # fmt: skip
+
+    a, b = compare(side([10.0, 11.0, 12.0]), side([11.0, 12.0, 10.2])).stages
+    assert (a.verdict, b.verdict) == (Verdict.NO_CHANGE, Verdict.CANNOT_TELL)
+    assert "10 % is not excluded" in b.reason
+
+
+def test_no_interval_says_that_a_time_became_negative() -> None:
+    """Wild runs: the interval of the change ends at -100 %."""
+    wide = compare(totals([1000.0, 10.0]), totals([900.0, 5.0]))
+    assert wide.total.interval is not None
+    assert wide.total.interval[0] == -1.0
 
 
 def test_a_sure_but_tiny_change_is_no_change() -> None:
@@ -96,10 +139,10 @@ def test_a_sure_but_tiny_change_is_no_change() -> None:
 
 
 def test_an_outlier_does_not_make_a_direction() -> None:
-    """Where medians and means point opposite ways the verdict is no change."""
+    """Where medians and means point opposite ways nothing is called faster or slower."""
     base = cohort("base", *(stepscope_json([ms] * 10) for ms in (350.0, 350.1, 350.2, 350.1, 350.0)))
     new = cohort("new", *(stepscope_json([ms] * 10) for ms in (345.0, 345.1, 345.2, 345.1, 390.0)))
-    assert compare(base, new).total.verdict is Verdict.NO_CHANGE
+    assert compare(base, new).total.verdict is Verdict.CANNOT_TELL
 
 
 def test_equal_memory_without_noise_is_compared_exactly() -> None:
@@ -118,7 +161,7 @@ def test_steps_are_aligned_by_index() -> None:
     new = cohort("new", stepscope_json([350.0] * 4 + [500.0, 350.0, 350.0]))
     rows = compare(base, new).steps
     assert [row.verdict for row in rows[:6]] == [Verdict.NO_CHANGE] * 4 + [Verdict.WORSE, Verdict.NO_CHANGE]
-    assert rows[6].verdict is Verdict.CANNOT_TELL
+    assert rows[6].verdict is Verdict.NO_VERDICT
     assert rows[6].reason == "only in the new runs"
 
 
@@ -128,7 +171,7 @@ def test_a_step_traced_on_one_side_has_no_verdict() -> None:
     for step in traced["denoise_steps_ms"][3:6]:
         step["traced"] = True
     result = compare(cohort("base", stepscope_json([350.0] * 9)), cohort("new", traced))
-    assert result.steps[4].verdict is Verdict.CANNOT_TELL
+    assert result.steps[4].verdict is Verdict.NO_VERDICT
     assert result.step_median.verdict is Verdict.NO_CHANGE
     assert "traced no against yes" in unlike(result)
 
@@ -188,10 +231,14 @@ def test_untrusted_runs_get_no_verdict() -> None:
     raw = compare(base, new)
     assert raw.total.verdict is Verdict.BETTER
     held = withhold_verdicts(raw, compare(new, base).new)
-    assert held.total.verdict is Verdict.CANNOT_TELL
+    assert held.total.verdict is Verdict.NO_VERDICT
     assert "enqueue" in held.total.reason
-    assert {row.verdict for row in (*held.stages, *held.steps)} == {Verdict.CANNOT_TELL}
+    assert {row.verdict for row in (*held.stages, *held.steps)} == {Verdict.NO_VERDICT}
     assert fails_above(held, 0.05) is not None
+    noisy_pair = compare(noisy("b", 350.0, 3, seed=1, noise=0.1), noisy("n", 350.0, 3, seed=2, noise=0.1))
+    assert any("would tell" in text for text in noisy_pair.warnings)
+    untrusted = withhold_verdicts(noisy_pair, held.new)
+    assert not any("would tell" in text for text in untrusted.warnings)
     honest = compare(base, base)
     assert withhold_verdicts(honest, honest.new) == honest
 
@@ -203,7 +250,7 @@ def test_failing_above_a_limit() -> None:
     assert fails_above(single, 0.05) is None
     assert "1.1 %" in (fails_above(single, 0.01) or "")
     wild = compare(noisy("b", 350.0, 3, seed=1, noise=0.2), noisy("n", 370.0, 3, seed=5, noise=0.2))
-    assert wild.total.verdict is Verdict.NO_CHANGE
+    assert wild.total.verdict is Verdict.CANNOT_TELL
     assert fails_above(wild, 0.0) is None
     faster = compare(base, cohort("new", stepscope_json([300.0] * 10)))
     assert fails_above(faster, 0.0) is None
@@ -273,7 +320,7 @@ def test_a_row_that_only_the_correction_holds_back_says_so() -> None:
 
 
 def test_a_p_value_that_looks_small_has_the_level_beside_it() -> None:
-    """At 0.04 a p-value of 0.046 is no change: the row says what was asked."""
+    """At 0.04 a p-value of 0.046 rejects nothing: the row says what was asked."""
     new = replace(TEMPLATE, total_ms=1.0)
     sides = [[100.0, 101.0, 99.0, 100.5, 99.5], [101.1, 102.1, 99.9, 101.6, 100.6]]
     base, later = (
@@ -282,7 +329,7 @@ def test_a_p_value_that_looks_small_has_the_level_beside_it() -> None:
     total = compare(base, later).total
     assert total.p_value is not None
     assert ALPHA <= total.p_value < 0.1
-    assert total.reason == f"within noise: p = {total.p_value:.2g}, 0.04 asked"
+    assert total.reason == f"within noise: p = {total.p_value:.2g}, 0.04 asked; 2 % is not excluded"
 
 
 def _pairs_of_steps():

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import PurePath
 
 import jsonschema
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from dumps import DATA, sglang_json, stepscope_json
 from stepscope.cli import main
 from stepscope.render.comparison.compare_json import compare_schema
+from stepscope.session.path_names import told_apart
 
 
 @pytest.fixture
@@ -48,6 +50,23 @@ def test_repeated_runs_on_the_terminal(write, capsys, golden) -> None:
     golden("compare_repeated.txt", capsys.readouterr().out)
 
 
+def test_what_cannot_be_told_is_no_verdict_of_its_own_in_any_view(write, capsys, golden, tmp_path) -> None:
+    """A quarter faster in two against three noisy runs: 'cannot tell', what would tell, and exit status 0."""
+    base = [write(f"a{i}.json", stepscope_json([ms] * 10)) for i, ms in enumerate((100.0, 112.0))]
+    new = [write(f"b{i}.json", stepscope_json([ms] * 10)) for i, ms in enumerate((70.0, 92.0, 78.0))]
+    sides = ["compare", ",".join(base), ",".join(new)]
+    assert main([*sides, "--fail-above", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "cannot tell whether it is more than 1.0 % slower" in shown.err
+    golden("compare_cannot_tell.txt", shown.out)
+    assert main([*sides, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["comparisons"][0]["total"]["verdict"] == "cannot tell"
+    assert main([*sides, "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith("### stepscope compare: cannot tell: ")
+    assert main([*sides, "-o", str(tmp_path / "c.html")]) == 0
+    assert '<h2 class="open"><span>CANNOT TELL</span>' in (tmp_path / "c.html").read_text()
+
+
 def test_single_runs_as_markdown(write, capsys, golden) -> None:
     """Three files: an overview, then one section each; threshold verdicts say that they are such."""
     names = [
@@ -80,6 +99,52 @@ def test_unlike_runs_are_refused_with_what_differs(write, capsys) -> None:
     assert "--anyway" in message
     assert main(["compare", base, new, "--anyway"]) == 0
     assert "not alike: height 1024 against 512" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["perf.json", "other.json"], ["perf.json", "other.json"]),
+        (["a/perf.json", "b/perf.json", "b/x.json"], ["a/perf.json", "b/perf.json", "x.json"]),
+        (["/r/a/1/p.json", "/r/b/1/p.json", "/r/b/2/p.json"], ["a/1/p.json", "b/1/p.json", "2/p.json"]),
+        (["p.json", "a/p.json"], ["p.json", "a/p.json"]),
+        (["log", "log", "x"], ["log", "log", "x"]),
+    ],
+)
+def test_files_are_told_apart_by_as_little_as_that_takes(paths, names) -> None:
+    """The end of a path, longer only where another file has the same."""
+    assert list(told_apart([PurePath(path) for path in paths])) == names
+
+
+def test_which_of_six_files_of_one_name_is_untrusted_is_said(write, tmp_path, capsys) -> None:
+    """All are named perf.json, as ``--run-dir`` names them: folder and file, in every view."""
+    for side, ms in (("a", 350.0), ("b", 300.0)):
+        for number in range(3):
+            (tmp_path / f"{side}{number}").mkdir()
+            write(f"{side}{number}/perf.json", stepscope_json([ms + number] * 10))
+    bad = json.loads((DATA / "sglang_cpu_asked_3.perf.json").read_text())
+    write("b1/perf.json", bad)
+    sides = [",".join(f"{side}{number}/perf.json" for number in range(3)) for side in "ab"]
+    assert main(["compare", *sides, "--anyway"]) == 0
+    said = capsys.readouterr().out
+    assert "note: untrusted: b1/perf.json: " in said
+    assert "b0/perf.json and 2 more (3 runs) against the base a0/perf.json and 2 more" in said
+
+
+def test_a_failure_without_verdict_names_the_file_to_measure_again(write, tmp_path, capsys) -> None:
+    """One of six runs is untrusted, the rest a quarter faster: status 1 and why in a line; 0 without it."""
+    for side, ms in (("a", 350.0), ("b", 260.0)):
+        for number in range(3):
+            (tmp_path / f"{side}{number}").mkdir()
+            changes = {"total_ms": 100.0} if (side, number) == ("b", 1) else {}  # less than its stages
+            write(f"{side}{number}/perf.json", stepscope_json([ms + number] * 10, **changes))
+    sides = [",".join(f"{side}{number}/perf.json" for number in range(3)) for side in "ab"]
+    assert main(["compare", *sides, "--fail-above", "5"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "no verdict counts as failed (untrusted: b1/perf.json: " in said
+    assert said.endswith("measure b1/perf.json again, or leave it out\n")
+    assert main(["compare", sides[0], "b0/perf.json,b2/perf.json", "--fail-above", "5"]) == 0
 
 
 def test_fail_above_decides_the_status(write, capsys) -> None:
@@ -171,6 +236,31 @@ def test_a_run_folder_is_compared_by_its_dumps(write, tmp_path, capsys) -> None:
     assert main(["compare", "one", "two", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["base"]["label"] == "one"
     assert main(["compare", "one", "empty"]) == 2
+
+
+def test_calls_beside_a_run_folder_are_told(write, tmp_path, capsys) -> None:
+    """A script of two calls under ``run --run-dir b`` leaves b and b-1: which one is compared is said."""
+    for name, ms in (("b", 350.0), ("b-1", 100.0), ("f", 349.0), ("b-2x", 1.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+        write(f"{name}/perf.json", stepscope_json([ms] * 10))
+    assert main(["compare", "b", "f"]) == 0
+    said = capsys.readouterr().out
+    assert "note: beside b there are more calls that are not compared: b-1" in said
+    assert "b-2x" not in said
+    assert main(["compare", "b,b-1", "f"]) == 0
+    assert "more calls" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["bench", "sweep"])
+def test_a_script_cannot_be_benched_but_it_is_said_how(write, capsys, command) -> None:
+    """One line with the two commands that do it."""
+    axis = ["--vs", ""] if command == "bench" else ["--steps", "4"]
+    assert main([command, *axis, "--", "run", "my_script.py"]) == 2
+    said = capsys.readouterr().err
+    assert "only generate can be measured by this command, not run." in said
+    assert "stepscope run --run-dir" in said
+    assert "stepscope compare base1,base2" in said
 
 
 @pytest.mark.parametrize("chosen", ["terminal", "json", "md", "html"])

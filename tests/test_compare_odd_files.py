@@ -34,7 +34,7 @@ def test_a_total_that_is_none_gets_no_verdict(write, capsys, total, flags) -> No
     bad = write("bad.json", stepscope_json([350.0] * 5) | {"total_duration_ms": total})
     for files in ((good, bad), (bad, good)):
         comparison = compared(capsys, *files, *flags)
-        assert comparison["total"]["verdict"] == "cannot tell"
+        assert comparison["total"]["verdict"] == "no verdict"
         assert comparison["throughput"] is None
     assert main(["compare", good, bad, *flags, "--fail-above", "50"]) == 1
 
@@ -46,7 +46,7 @@ def test_negative_stages_and_steps_are_not_measured(write, capsys) -> None:
     comparison = compared(capsys, good, bad, "--anyway")
     rows = {row["name"]: row for row in (*comparison["stages"], *comparison["steps"])}
     for name in ("DecodingStage", "step 1"):
-        assert (rows[name]["new"], rows[name]["verdict"]) == (None, "cannot tell")
+        assert (rows[name]["new"], rows[name]["verdict"]) == (None, "no verdict")
 
 
 @pytest.mark.parametrize("count", ["²", "9" * 5000, "0", "-1", "two", "1.5"])
@@ -73,7 +73,7 @@ def test_a_change_from_zero_has_no_verdict(write, capsys, runs) -> None:
     base, new = side("a", 0.0, 0.1), side("b", 500.0, 0.2)
     comparison = compared(capsys, ",".join(base), ",".join(new), "--anyway")
     rows = {row["name"]: row for row in comparison["stages"]}
-    assert rows["DecodingStage"]["verdict"] == "cannot tell"
+    assert rows["DecodingStage"]["verdict"] == "no verdict"
     assert "zero" in rows["DecodingStage"]["reason"]
     assert rows["TextEncodingStage"]["verdict"] == "no change"
 
@@ -113,13 +113,22 @@ def test_many_names_joined_by_commas_are_many_names(write, capsys) -> None:
     assert compared(capsys, names[0], ",".join(names))["new"]["runs"] == 10
 
 
-@pytest.mark.parametrize("place", ["", ".", "/", "x" * 300 + ".html", "a.json/x.html", "/dev/full"])
+@pytest.mark.parametrize("place", ["", ".", "/", "a.json/x.html", "/dev/full"])
 def test_a_place_that_cannot_be_written_is_one_line(write, capsys, place) -> None:
     """No traceback, status 1, and the reason."""
     name = write("a.json", stepscope_json([350.0] * 5))
     assert main(["compare", name, name, "-o", place]) == 1
     error = capsys.readouterr().err
     assert error.startswith("stepscope: error: cannot write")
+    assert error.count("\n") == 1
+
+
+def test_a_name_that_no_file_can_have_is_refused_before_the_work(write, capsys) -> None:
+    """One line and status 2."""
+    name = write("a.json", stepscope_json([350.0] * 5))
+    assert main(["compare", name, name, "-o", "x" * 300 + ".html"]) == 2
+    error = capsys.readouterr().err
+    assert "a name in it is too long" in error
     assert error.count("\n") == 1
 
 

@@ -69,7 +69,7 @@ def test_traces_of_a_cpu_have_no_total_and_say_why(tmp_path, capsys) -> None:
     """Stages and steps are compared; the total is in neither, and there are no kernels to show."""
     paths = on_a_cpu(tmp_path / "a.json", 20), on_a_cpu(tmp_path / "b.json", 30)
     comparison = compared(capsys, *paths)
-    assert comparison["total"]["verdict"] == "cannot tell"
+    assert comparison["total"]["verdict"] == "no verdict"
     assert comparison["total"]["reason"].startswith("neither trace has GPU events")
     assert [row["verdict"] for row in comparison["stages"]] == ["worse"]
     assert comparison["kernels"] is None

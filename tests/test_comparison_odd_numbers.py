@@ -81,7 +81,7 @@ def test_any_two_sides_compare(left, right) -> None:
     compare_html.render_compare_html(report)
     compare_json.render_compare_json(report)
     fails_above(found, 0.05)
-    if found.total.verdict is not Verdict.CANNOT_TELL:
+    if found.total.verdict is not Verdict.NO_VERDICT:
         assert found.total.base.median > 0
         assert found.total.new.median > 0
 

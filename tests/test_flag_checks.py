@@ -82,6 +82,22 @@ def test_the_preset_that_was_meant_is_suggested(word: str, best: str) -> None:
     assert not nearest("zebra", PRESETS)
 
 
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("--data-kind", []),
+        ("--heigth", ["--height"]),
+        ("--output-dir", ["--output-path"]),
+        ("--infrence-step", ["--num-inference-steps"]),
+    ],
+)
+def test_only_near_names_are_suggested(word: str, near: list[str]) -> None:
+    """Letters in common by chance are none: a flag for another thing would be set instead."""
+    known = ["--dtype", "--height", "--output-path", "--num-inference-steps", "--tp-size"]
+    assert nearest(word, known) == near
+    assert nearest("--data-type", known) == []
+
+
 def test_the_nearest_flag_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     """--num-steps is not --num-gpus."""
     assert main(["generate", "--prompt", "x", "--num-steps", "3"]) == 2

@@ -63,6 +63,14 @@ def test_every_flag_is_one_that_the_python_api_takes() -> None:
     assert not set(NOT_HERE) & set(parser._option_string_actions)
 
 
+def test_values_of_sglangs_flags_that_mean_one_process_are_what_runs() -> None:
+    """A line for SGLang on one GPU is taken as it is; nothing of it reaches the pipeline."""
+    line = "--num-gpus 1 --tp-size 1 --sp-degree 1 --ulysses-degree 1 --ring-degree=1 --dp-size 1"
+    line += " --dp-degree 1 --enable-cfg-parallel false --use-fsdp-inference false --enable-teacache false"
+    plain = options_of({"prompt": "x"})
+    assert options_of(parsed("--prompt", "x", *line.split()) | {"prompt": "x"}) == plain
+
+
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_configuration_file_fills_what_the_command_line_leaves_open(as_json: bool) -> None:
     """YAML or JSON, dashes or underscores; the command line wins wherever it stands."""
@@ -106,7 +114,11 @@ def test_a_wrong_configuration_file_is_named(content: str, said: str) -> None:
     ("words", "said"),
     [
         (["--profle"], "generate has no --profle. Did you mean --profile?"),
-        (["--tp-size", "2"], "--tp-size is not in this version: it needs several processes"),
+        (["--tp-size", "2", "--prompt", "x"], "--tp-size 2 is not in this version: tensor parallelism: it"),
+        (["--enable-cfg-parallel", "--prompt", "x"], "CFG parallelism: it needs several processes; this"),
+        (["--enable-teacache", "true", "--prompt", "x"], "TeaCache: step caches are not applied here"),
+        (["--ring-degree", "0", "--prompt", "x"], "0 is not above zero"),
+        (["--data-type", "video", "--prompt", "x"], "the model decides whether it makes pictures or videos"),
         (["--port=30000"], "--port is not in this version: it configures a server"),
         (["--num-gpus", "8", "--prompt", "x"], "--num-gpus 8 is not in this version"),
         (["--num-profiled-timesteps", "0"], "0 is neither a positive number of steps nor -1"),
@@ -315,6 +327,13 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["schema", "perf-dump"]) == 0
     jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
+
+
+def test_what_is_to_be_installed_is_whole_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Square brackets are no markup: the offline viewer is an extra."""
+    with pytest.raises(SystemExit):
+        main(["view", "--help"])
+    assert 'pip install "stepscope[view]"' in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_is_readable_and_states_defaults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepscope.analyse.comparison.scaling import power_law, sweep_report, tokens_of
 from stepscope.analyse.comparison.sweep_results import CurvePoint
@@ -19,8 +22,9 @@ from stepscope.render.comparison.sweep_views import (
     render_sweep_json,
     render_sweep_terminal,
 )
-from stepscope.session.sweeping.sweep import Grid, LocalExecutor, sweep
-from sweeps import TWELVE, Silent, flags_of, options, rows_in, run, signal_when
+from stepscope.session.sweeping.point_runner import RunnerOptions
+from stepscope.session.sweeping.sweep import Again, Grid, LocalExecutor, sweep
+from sweeps import FAKE, TWELVE, Silent, flags_of, options, rows_in, run, signal_when
 
 TESTS = Path(__file__).parent
 
@@ -62,7 +66,7 @@ def test_finished_points_are_never_repeated(tmp_path) -> None:
     before = (tmp_path / "sweep.jsonl").read_bytes()
     run(tmp_path, grid)
     assert (tmp_path / "sweep.jsonl").read_bytes() == before
-    run(tmp_path, grid, retry_failed=True)
+    run(tmp_path, grid, again=frozenset({Again.FAILED}))
     assert len(read_lines(tmp_path / "sweep.jsonl", SweepRow)) == 3
     larger = run(tmp_path, Grid(resolutions=((256, 13), (256, 256), (512, 512))))
     assert len(larger) == 3
@@ -139,7 +143,8 @@ def test_planted_laws_are_found(tmp_path) -> None:
 def row(tokens_side, *, steps=4, stages, **changes) -> SweepRow:
     point = SweepPoint(width=tokens_side, height=16, steps=steps)
     return SweepRow(
-        id=str(point), point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages, step_ms=1.0,
+        id=str(point), point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages,
+        step_ms=stages.get("DenoisingStage", 1.0 * steps) / steps,
         width=tokens_side, height=16, steps=steps, **changes,
     )  # fmt: skip
 
@@ -157,6 +162,82 @@ def test_the_crossover_is_where_the_curves_meet() -> None:
         True,
     )
     assert crossover.tokens == pytest.approx(100.0)
+    assert crossover.interval == pytest.approx((100.0, 100.0), rel=0.01)
+
+
+def stages_of(sizes, text_ms, denoising_ms):
+    return [
+        row(16 * n, stages={"TextEncodingStage": float(text), "DenoisingStage": float(denoising)})
+        for n, text, denoising in zip(sizes, text_ms, denoising_ms, strict=True)
+    ]
+
+
+def test_a_crossover_has_the_uncertainty_of_its_fits() -> None:
+    """Some 3 % of residual move where linear meets quadratic; between measured points it is measured."""
+    sizes = (10, 30, 90, 110, 300, 900)
+    wobble = (1.03, 0.97, 1.02, 0.99, 0.97, 1.03)
+    rows = stages_of(
+        sizes,
+        [100 * n * w for n, w in zip(sizes, wobble, strict=True)],
+        [n * n * w for n, w in zip(sizes, wobble[::-1], strict=True)],
+    )
+    (crossover,) = sweep_report(rows).crossovers
+    low, high = crossover.interval
+    assert crossover.within
+    assert 90.0 <= low < crossover.tokens < high <= 110.0
+    assert all(not each.within for each in sweep_report(rows[:3]).crossovers)
+
+
+def test_a_crossover_that_the_fits_hardly_know_is_not_told_but_why() -> None:
+    """Residuals of 12 to 14 %, extrapolated: the interval is wider than a factor of two, so no number."""
+    sizes = (64, 100, 144, 256)
+    report = sweep_report(stages_of(sizes, [52.0, 84.0, 88.0, 175.0], [20.0, 26.0, 52.0, 90.0]))
+    assert report.crossovers == ()
+    (said,) = report.crossovers_withheld
+    assert "is not told (TextEncodingStage and DenoisingStage, 4 steps): the fits allow " in said
+    assert said in render_sweep_html(report)
+    assert "is not told" in render_sweep_terminal(report)
+
+
+_wobble = st.lists(st.floats(0.97, 1.03), min_size=4, max_size=4)
+
+
+@given(_wobble, _wobble, st.floats(0.5, 2.5), st.floats(0.5, 2.5), st.floats(5.0, 200.0))
+def test_what_is_told_of_a_crossover_holds_of_the_measured_points(one, other, power, steeper, place) -> None:
+    """Its interval holds it and spans no more than a factor of two; 'measured' has a point on each side."""
+    sizes = (10, 20, 40, 80)
+    text_ms = [100 * (n / place) ** power * w for n, w in zip(sizes, one, strict=True)]
+    denoising_ms = [100 * (n / place) ** steeper * w for n, w in zip(sizes, other, strict=True)]
+    for told in sweep_report(stages_of(sizes, text_ms, denoising_ms)).crossovers:
+        low, high = told.interval
+        assert low <= told.tokens <= high <= 2 * low
+        first, second = (text_ms, denoising_ms)
+        if told.before == "DenoisingStage":
+            first, second = second, first
+        longer = [n for n, a, b in zip(sizes, first, second, strict=True) if a > b]
+        after = [n for n, a, b in zip(sizes, first, second, strict=True) if b > a]
+        assert all(n <= high for n in longer)
+        assert all(n >= low for n in after)
+        assert told.within == bool(longer and after and max(longer) < min(after))
+
+
+def test_two_models_of_a_page_that_contradict_each_other_tell_no_crossover() -> None:
+    """The power law of denoising meets decoding ahead; by the split of the step, quadratic, it never does."""
+    rows = [
+        row(16 * n, steps=1, stages={"DenoisingStage": 60 + n * n / 1000, "DecodingStage": 0.0044 * n**1.7})
+        for n in (100, 140, 200, 280)
+    ]
+    report = sweep_report(rows)
+    assert report.crossovers == ()
+    assert "by the split of a step" in report.crossovers_withheld[0]
+
+
+def test_an_exponent_has_an_interval_not_a_bare_number() -> None:
+    """95 % by Student's t: with three sizes one degree of freedom, so 12.7 standard errors."""
+    points = [CurvePoint(x=2.0**at, ms=ms) for at, ms in enumerate((1.0, 2.1, 4.0))]
+    fit = power_law(points, series="s", against="tokens", group="")
+    low, high = fit.exponent_interval
+    assert high - low == pytest.approx(2 * 12.706 * fit.exponent_error, rel=1e-3)
 
 
 def test_untrusted_and_failed_rows_are_in_no_fit() -> None:
@@ -192,6 +273,17 @@ def test_a_fit_that_should_not_be_believed_says_so(times_ms, doubt) -> None:
     fit = power_law(points, series="s", against="tokens", group="")
     assert fit.doubt.startswith(doubt)
     assert bool(fit.doubt) == bool(doubt)
+
+
+def test_a_doubt_is_whole_in_the_terminal() -> None:
+    """It wraps where it has to, and never loses its middle."""
+    rows = stages_of((1, 2, 4), (5.0, 5.5, 5.1), (1.0, 2.0, 4.0))
+    for width, words in ((110, "not distinguishable from"), (80, "not")):
+        text = render_sweep_terminal(sweep_report(rows), width=width)
+        assert words in text
+        assert "distinguishable" in text
+        assert "growth" in text
+        assert "…" not in text
 
 
 def test_a_sweep_of_too_few_points_says_why_there_is_no_fit() -> None:
@@ -259,6 +351,9 @@ def test_hostile_flags_stay_text_in_the_page() -> None:
         ["--steps", "4", "--vs", "--no-such-flag", "--", "generate", "--prompt", "p"],
         ["--prompts", "none.txt", "--", "generate"],
         ["--steps", "4", "--", "generate", "--prompt", "p", "--profile"],
+        ["--steps", "4", "--", "generate", "--prompt", "p", "--model-path", "tiny/sd3"],
+        ["--steps", "4", "--vs", "--model-path tiny/sd3", "--", "generate", "--prompt", "p"],
+        ["--steps", "4", "--", "generate", "--prompt", "p", "--offload", "model", "--dit-layerwise-offload"],
     ],
 )
 def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, arguments) -> None:
@@ -267,6 +362,78 @@ def test_wrong_calls_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, ar
     assert main(["sweep", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def fake_worker(tmp_path, monkeypatch):
+    """The command's sweeps run on the worker without a pipeline, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    faked = partial(RunnerOptions, worker_command=FAKE)
+    monkeypatch.setattr("stepscope.session.sweeping.point_runner.RunnerOptions", faked)
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_the_page_of_an_earlier_sweep_is_kept(tmp_path, capsys) -> None:
+    """Another grid in the same folder keeps the first page under another name; the same grid writes none."""
+
+    def swept(steps):
+        assert main(["sweep", "--steps", steps, "--dir", "s", "--", "generate", "--prompt", "p"]) == 0
+        return capsys.readouterr().err
+
+    swept("4,8")
+    first = (tmp_path / "s" / "sweep.html").read_bytes()
+    assert "sweep.html is as it was" in swept("4,8")
+    assert "the earlier page is kept: " in swept("2")
+    assert (tmp_path / "s" / "sweep.previous.html").read_bytes() == first
+    assert (tmp_path / "s" / "sweep.html").read_bytes() != first
+    assert sorted(path.name for path in (tmp_path / "s").glob("*.html")) == [
+        "sweep.html",
+        "sweep.previous.html",
+    ]
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_what_the_pipeline_takes_for_no_point_is_said_before_the_first(tmp_path, capsys) -> None:
+    """One line and status 2, no row of each; where other points can run, the refused one is a row."""
+    call = ["sweep", "--frames", "5,9", "--steps", "4,8", "--dir", "s", "--", "generate", "--prompt", "p"]
+    assert main(call) == 2
+    assert (
+        capsys.readouterr().err == "stepscope: error: no point can run: the pipeline has no --num-frames.\n"
+    )
+    assert rows_in(tmp_path / "s" / "sweep.jsonl") == []
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_a_point_that_fails_says_why_at_once(capsys) -> None:
+    """With its reason, on a line of its own, not only in the table at the end."""
+    call = ["sweep", "--resolutions", "256x23,256x13", "--dir", "s", "--", "generate", "--prompt", "p"]
+    assert main(call) == 1
+    said = capsys.readouterr().err
+    assert "1 of 2: 256x23: failed: ValueError: no such size" in said
+    assert "2 of 2: 256x13: out of memory: OutOfMemoryError: no room" in said
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_untrusted_points_and_those_of_fewer_runs_are_measured_again_when_asked(tmp_path, capsys) -> None:
+    """Without --again they are kept, and the sweep says so; their dumps stay beside the new ones."""
+
+    def swept(*flags):
+        call = ["sweep", "--resolutions", "256x29,256x256", "--dir", "s", *flags]
+        assert main([*call, "--", "generate", "--prompt", "p"]) == 0
+        rows = {row.id: row for row in read_lines(tmp_path / "s" / "sweep.jsonl", SweepRow)}
+        return capsys.readouterr().err, [len(row.runs_ms) for row in rows.values()]
+
+    assert swept()[1] == [2, 2]
+    dumps = {path: path.read_bytes() for path in (tmp_path / "s" / "dumps").iterdir()}
+    said, counts = swept("--repeats", "3")
+    assert counts == [2, 2]
+    assert "finished points with untrusted numbers: 1, kept (--again untrusted measures them anew)" in said
+    assert "finished points of fewer measured runs than --repeats 3: 2, kept (--again fewer" in said
+    assert swept("--repeats", "3", "--again", "untrusted")[1] == [3, 2]
+    said, counts = swept("--repeats", "3", "--again", "fewer,untrusted")
+    assert counts == [3, 3]
+    assert all(path.read_bytes() == content for path, content in dumps.items())
+    assert main(["sweep", "--again", "slow", "--", "generate", "--prompt", "p"]) == 2
 
 
 @pytest.mark.slow

@@ -97,3 +97,18 @@ def test_something_never_reads_as_nothing(value: float) -> None:
         assert value < 0.0005
         return
     assert float(shown.replace(",", "")) == pytest.approx(value, rel=0.006, abs=0.0006)
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "beside_ms", "text"),
+    [
+        (-0.0022, 0.0562, "-2.20 µs"),
+        (0.5, 350.0, "+0.500 ms"),
+        (-220.0, 13_120.0, "-0.220 s"),
+        (0.0, 0.0, "0 ms"),
+        (float("nan"), 1.0, "–"),
+    ],
+)
+def test_a_difference_has_the_unit_of_the_times_beside_it(value_ms, beside_ms, text) -> None:
+    """56.2 µs and 54.0 µs differ by µs, not by thousandths of a millisecond."""
+    assert units.signed_duration(value_ms, beside_ms=beside_ms) == text

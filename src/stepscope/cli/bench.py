@@ -65,14 +65,17 @@ class BenchCommand:
     def run(self, arguments: argparse.Namespace) -> int:
         """Run everything, show the verdict."""
         from stepscope.cli.working import working
-        from stepscope.session.bench import BenchOptions, bench
+        from stepscope.session.bench import BenchOptions, bench, untrusted_runs
         from stepscope.session.folders import fresh_folder
         from stepscope.session.interrupts import termination_raises
+        from stepscope.session.refusals import refuse_wrong_flags
 
         if not arguments.vs:
             raise UsageError("there is nothing to measure against.", remedy='Give --vs "FLAGS".')
+        variants = _variants(call_words(arguments), arguments.vs)
+        refuse_wrong_flags(variant.flags for variant in variants)
         options = BenchOptions(
-            variants=_variants(call_words(arguments), arguments.vs),
+            variants=variants,
             runs=arguments.runs,
             folder=fresh_folder(arguments.dir, "bench"),
             warm_up=not arguments.no_warmup,
@@ -85,6 +88,8 @@ class BenchCommand:
             say(f"the dumps of the runs so far are in {options.folder.resolve()}")
             raise
         deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
+        if untrusted := untrusted_runs(report):
+            say(f"untrusted, so no verdict: {', '.join(untrusted)}; run it again on a machine of its own")
         say(f"dumps and outputs are in {options.folder.resolve()}")
         return 0
 

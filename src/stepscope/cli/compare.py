@@ -56,7 +56,7 @@ class CompareCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Compare, show, and say by the exit status whether the limit was kept."""
-        from stepscope.session.compare import compare_files, limit_reasons
+        from stepscope.session.compare import compare_files, limit_doubts, limit_reasons
 
         base, news = _sides(arguments)
         report = compare_files(base, news, anyway=arguments.anyway)
@@ -64,8 +64,8 @@ class CompareCommand:
         if arguments.fail_above is None:
             return 0
         reasons = limit_reasons(report, arguments.fail_above)
-        for reason in reasons:
-            say(reason)
+        for said in (*reasons, *limit_doubts(report, arguments.fail_above)):
+            say(said)
         return 1 if reasons else 0
 
 

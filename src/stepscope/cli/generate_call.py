@@ -32,6 +32,13 @@ def call_words(arguments: argparse.Namespace) -> list[str]:
     words = [str(word) for word in arguments.call]
     if words[:1] == ["--"]:
         words = words[1:]
+    if words and words[0] != "generate" and not words[0].startswith("-"):
+        raise UsageError(
+            f"only generate can be measured by this command, not {words[0]}.",
+            remedy="A script: several times 'stepscope run --run-dir base1 SCRIPT' (base2, ..., new1, ...), "
+            "then "
+            "'stepscope compare base1,base2,base3 new1,new2,new3'.",
+        )
     if words[:1] != ["generate"]:
         raise UsageError(
             "the generation to run is missing.", remedy='Give it after --, as in: -- generate --prompt "..."'

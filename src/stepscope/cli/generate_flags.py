@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from stepscope.cli.values import add_switch, boolean, finite, json_object, megabytes, positive, step_count
+from stepscope.session.one_process import CACHES, ONE_PROCESS, ONLY_FALSE, ONLY_ONE
 
 SIZES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"720p": (1280, 720), "1080p": (1920, 1080), "2k": (2560, 1440), "4k": (3840, 2160)}
@@ -24,21 +25,12 @@ OFFLOAD_FLAGS = (
     "--vae-cpu-offload",
 )
 
-ONE_PROCESS = "it needs several processes; this command runs one."
 SERVER = "it configures a server; this command runs none."
-CACHES = "step caches are not applied here; attach to a pipeline that has one."
 
 NOT_HERE: Mapping[str, str] = MappingProxyType(
     {
-        "--tp-size": ONE_PROCESS,
-        "--sp-degree": ONE_PROCESS,
-        "--ulysses-degree": ONE_PROCESS,
-        "--ring-degree": ONE_PROCESS,
-        "--dp-size": ONE_PROCESS,
-        "--dp-degree": ONE_PROCESS,
-        "--enable-cfg-parallel": ONE_PROCESS,
         "--dist-timeout": ONE_PROCESS,
-        "--use-fsdp-inference": ONE_PROCESS,
+        "--data-type": "the model decides whether it makes pictures or videos.",
         "--host": SERVER,
         "--port": SERVER,
         "--scheduler-port": SERVER,
@@ -46,7 +38,6 @@ NOT_HERE: Mapping[str, str] = MappingProxyType(
         "--warmup-mode": SERVER,
         "--warmup-resolutions": "the warm-up always has the shapes of the request.",
         "--cache-dit-config": CACHES,
-        "--enable-teacache": CACHES,
         "--attention-backend-config": "diffusers' attention backends take no configuration.",
         "--performance-mode": "say what you want with the single flags.",
         "--quality": "say what you want with the single flags.",
@@ -81,6 +72,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_output(parser.add_argument_group("where the results go"))
     _add_model(parser.add_argument_group("which model and how it is loaded"))
     _add_tuning(parser.add_argument_group("how it runs"))
+    _add_what_runs_anyway(parser.add_argument_group("as in scripts for SGLang"))
     more = parser.add_argument_group("configuration")
     more.add_argument("--config", metavar="FILE", help="YAML or JSON with any of these flags; flags win")
     more.add_argument(
@@ -91,6 +83,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=("debug", "info", "warning", "error"),
         help="what the libraries may say on standard error (default: error)",
     )
+
+
+def _add_what_runs_anyway(group: argparse._ArgumentGroup) -> None:
+    """Flags that take what this command does anyway; session.one_process refuses the rest."""
+    for name, what in ONLY_ONE.items():
+        flag = "--" + name.replace("_", "-")
+        group.add_argument(flag, type=positive, metavar="N", help=f"1: {what} is not in this version")
+    for name, (what, _) in ONLY_FALSE.items():
+        add_switch(
+            group, "--" + name.replace("_", "-"), default=False, text=f"{what}, which is not in this version"
+        )
 
 
 def _add_request(group: argparse._ArgumentGroup) -> None:
@@ -193,7 +196,6 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--variant", metavar="NAME", help="file variant on the hub, such as fp16")
     add_switch(group, "--trust-remote-code", default=False, text="run code that comes with the model")
     group.add_argument("--backend", choices=("auto", "diffusers"), help="(default: auto, which is diffusers)")
-    group.add_argument("--num-gpus", type=positive, metavar="N", help="1; more need torchrun")
     group.add_argument("--device", metavar="DEVICE", help="cuda, cuda:1, xpu, mps, cpu (default: the best)")
     group.add_argument("--dtype", metavar="DTYPE", help="(default: bf16 on an accelerator, fp32 on a CPU)")
     group.add_argument("--dit-precision", metavar="DTYPE", help="of the denoisers (default: --dtype)")

@@ -99,6 +99,7 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
     """Rich is imported only when help is shown."""
     from rich_argparse import RichHelpFormatter
 
+    RichHelpFormatter.text_markup = RichHelpFormatter.help_markup = False  # "stepscope[view]" is no markup
     RichHelpFormatter.group_name_formatter = str.capitalize
     formatter: argparse.HelpFormatter = RichHelpFormatter(prog, max_help_position=36, width=HELP_WIDTH)
     return formatter

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("terminal", "json", "md", "html")
 EXECUTORS = ("local", "ray")
+AGAIN = ("failed", "untrusted", "fewer")
+PAGE_FILE = "sweep.html"
 
 
 class SweepCommand:
@@ -55,7 +57,15 @@ class SweepCommand:
         parser.add_argument(
             "--dir", type=a_path, metavar="DIR", help="where rows and dumps are (default: ./sweep-<time>)"
         )
-        parser.add_argument("--retry-failed", action="store_true", help="run points again that failed")
+        parser.add_argument(
+            "--again",
+            type=_again,
+            default=frozenset(),
+            metavar="WHAT,...",
+            help="measure finished points again that failed, are untrusted, or have fewer runs than "
+            f"--repeats: {', '.join(AGAIN)}",
+        )
+        parser.add_argument("--retry-failed", action="store_true", help="the same as --again failed")
         parser.add_argument("--executor", choices=EXECUTORS, default="local", help="local, or a Ray cluster")
         parser.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (default: a local one)")
         parser.add_argument("--workers", type=positive, metavar="N", help="with Ray (default: one a GPU)")
@@ -67,8 +77,9 @@ class SweepCommand:
         from stepscope.analyse.comparison.scaling import sweep_report
         from stepscope.cli.working import working
         from stepscope.session.interrupts import termination_raises
+        from stepscope.session.refusals import refuse_wrong_flags
         from stepscope.session.sweeping.point_runner import RunnerOptions
-        from stepscope.session.sweeping.sweep import SweepOptions, planned, sweep
+        from stepscope.session.sweeping.sweep import Again, SweepOptions, planned, sweep
 
         folder = arguments.dir or Path(f"sweep-{time.strftime('%Y%m%d-%H%M%S')}")
         runner = RunnerOptions(folder=folder)
@@ -79,8 +90,11 @@ class SweepCommand:
             flags=lambda point: _flags(point, words),
             runner=runner,
             repeats=arguments.repeats,
-            retry_failed=arguments.retry_failed,
+            again=frozenset(
+                Again(word) for word in arguments.again | ({"failed"} if arguments.retry_failed else set())
+            ),
         )
+        refuse_wrong_flags(task.flags for task in planned(options))
         try:
             with termination_raises(), working() as listener:
                 rows = sweep(options, _executor(arguments, runner), listener)
@@ -89,8 +103,20 @@ class SweepCommand:
             raise
         report = sweep_report(rows, missing=len(planned(options)) - len(rows))
         deliver(_rendered(report, chosen_format(arguments, FORMATS)), arguments.output)
-        deliver(_rendered(report, "html"), folder / "sweep.html")
+        _keep_page(_rendered(report, "html"), folder / PAGE_FILE)
         return 0 if any(row.status == "ok" for row in rows) else 1
+
+
+def _keep_page(text: str, path: Path) -> None:
+    """Write the page; one of another sweep in the same folder, or of fewer points, is kept beside it."""
+    from stepscope.record.atomic import keep_existing
+
+    if path.is_file() and path.read_bytes() == text.encode("utf-8", "backslashreplace"):
+        say(f"{path.resolve()} is as it was")
+        return
+    if (kept := keep_existing(path)) is not None:
+        say(f"the earlier page is kept: {kept.resolve()}")
+    deliver(text, path)
 
 
 def _grid(arguments: argparse.Namespace, words: list[str]) -> Grid:
@@ -151,6 +177,13 @@ def _prompts(path: Path | None) -> tuple[str, ...]:
     from stepscope.record.prompt_file import read_prompts
 
     return read_prompts(path) if path is not None else ()
+
+
+def _again(text: str) -> frozenset[str]:
+    words = frozenset(part.strip() for part in text.split(","))
+    if unknown := sorted(words - set(AGAIN)):
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(AGAIN)}")
+    return words
 
 
 def _numbers(text: str) -> tuple[int, ...]:

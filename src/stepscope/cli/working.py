@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from stepscope.render.names import visible
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -19,7 +21,11 @@ class StatusListener:
 
     def doing(self, text: str) -> None:
         """Replace the line."""
-        self._status.update(text)
+        self._status.update(visible(text))
+
+    def happened(self, text: str) -> None:
+        """Print a line above it."""
+        self._status.console.print(f"stepscope: {visible(text)}")
 
 
 class LogListener:
@@ -27,7 +33,9 @@ class LogListener:
 
     def doing(self, text: str) -> None:
         """Print it to standard error."""
-        print(f"stepscope: {text}", file=sys.stderr, flush=True)
+        print(f"stepscope: {visible(text)}", file=sys.stderr, flush=True)
+
+    happened = doing
 
 
 @contextmanager

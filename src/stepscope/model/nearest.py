@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 LIKE_ENOUGH = 0.6
 """difflib's own limit: below it, words have little more than single letters in common."""
 
+NEAR = 0.75
+"""Words that share no part have to be as like as this."""
+
 
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The known words most like ``word``, the best first; none where none is like it.
@@ -20,7 +23,7 @@ def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     parts = _parts(word)
     holding = [name for name in names if parts and _holds(_parts(name), parts)]
     closest = difflib.get_close_matches(word.lower(), [name.lower() for name in names], most, LIKE_ENOUGH)
-    likely = [name for close in closest for name in names if name.lower() == close]
+    likely = [name for close in closest for name in names if name.lower() == close and _means(word, name)]
     holding.sort(key=lambda name: (len(_parts(name)), -_likeness(word, name)))
     spelt = [name for name in likely if _likeness(word, name) >= 0.85]  # a slip of the hand
     return spelt[:most] or list(dict.fromkeys([*holding, *likely]))[:most]
@@ -28,6 +31,14 @@ def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 def _likeness(word: str, name: str) -> float:
     return difflib.SequenceMatcher(None, word.lower(), name.lower()).ratio()
+
+
+def _means(word: str, name: str) -> bool:
+    """Whether letters in common are more than chance: nearly all of them, or one of several parts whole.
+
+    ``--data-type`` is not ``--dtype``.
+    """
+    return bool({*_parts(word)} & {*_parts(name)}) or _likeness(word.strip("-"), name.strip("-")) >= NEAR
 
 
 def _parts(word: str) -> list[str]:

@@ -107,19 +107,6 @@ def free_path(path: Path) -> Path:
     return candidate
 
 
-def remove_old(path: Path) -> None:
-    """Remove a file of ours, so that what stands there afterwards is new.
-
-    Raises:
-        RunFailedError: it is there and stays.
-
-    """
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
 def check_writable(directory: Path) -> None:
     """Fail before the work rather than after it: write a file where ``directory`` is or will be made.
 

@@ -56,7 +56,7 @@ def _unknown(table: dict[str, Any], kind: Any, where: str) -> Iterator[str]:
     for key in table:
         if key not in known:
             near = nearest(key, known)
-            hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            hint = f" (did you mean {near[0]}?)" if near else f"; known are {', '.join(known)}"
             yield f"unknown key {key} in {where}{hint}"
 
 

@@ -10,6 +10,7 @@ import math
 
 NOT_KNOWN = "–"
 _SECONDS_FROM_MS = 10_000.0  # above this a reader thinks in seconds
+_MICROSECONDS_BELOW_MS = 0.1
 _ABSURD = 1e12  # from here on the digits say nothing and would burst a column
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -48,7 +49,7 @@ def duration(value_ms: float | None) -> str:
         return NOT_KNOWN
     if abs(value_ms) >= _SECONDS_FROM_MS:
         return f"{value_ms / 1e3:,.2f} s" if abs(value_ms) < _ABSURD else f"{value_ms / 1e3:.3g} s"
-    if 0 < abs(value_ms) < 0.1:
+    if 0 < abs(value_ms) < _MICROSECONDS_BELOW_MS:
         return f"{number(value_ms * 1e3)} µs"
     return f"{number(value_ms)} ms"
 
@@ -135,6 +136,17 @@ def signed_milliseconds(value_ms: float | None) -> str:
     if 0 < abs(value_ms) < 0.0005:
         return "+0.000" if value_ms > 0 else "-0.000"
     return f"+{number(value_ms)}" if value_ms > 0 else number(value_ms)
+
+
+def signed_duration(value_ms: float | None, *, beside_ms: float) -> str:
+    """A difference with its sign, in the unit that ``duration`` gives the time beside which it stands."""
+    if value_ms is None or not math.isfinite(value_ms):
+        return NOT_KNOWN
+    if abs(beside_ms) >= _SECONDS_FROM_MS:
+        return f"{signed_milliseconds(value_ms / 1e3)} s"
+    if 0 < abs(beside_ms) < _MICROSECONDS_BELOW_MS:
+        return f"{signed_milliseconds(value_ms * 1e3)} µs"
+    return f"{signed_milliseconds(value_ms)} ms"
 
 
 def probability(value: float | None) -> str:

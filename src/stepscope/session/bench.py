@@ -174,6 +174,12 @@ def _report(options: BenchOptions, runs: Sequence[BenchRun]) -> BenchReport:
     )
 
 
+def untrusted_runs(report: BenchReport) -> tuple[str, ...]:
+    """The dumps whose numbers kept a variant from its verdict, by name."""
+    sides = (report.comparison.base, *(each.new for each in report.comparison.comparisons))
+    return tuple(name for side in sides for name in side.untrusted_runs)
+
+
 def _dump_path(options: BenchOptions, variant: int, repeat: int) -> Path:
     return options.folder / f"variant-{variant}-run-{repeat}.json"
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from stepscope.analyse.comparison.cohort import Cohort, Observation, observe, observe_trace, side_of
-from stepscope.analyse.comparison.compare import compare, fails_above, unlike, withhold_verdicts
+from stepscope.analyse.comparison.compare import (
+    compare,
+    fails_above,
+    undecided,
+    unlike,
+    withhold_verdicts,
+)
 from stepscope.analyse.comparison.compare_kernels import compare_kernels
 from stepscope.analyse.comparison.compare_results import (
     COMPARE_SCHEMA_VERSION,
@@ -22,8 +29,11 @@ from stepscope.analyse.run.summarise import summarise
 from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
 from stepscope.record.input_file import files_below
 from stepscope.record.open import TRACE_KINDS, InputKind, recognise
+from stepscope.record.perf_dump import numbered
+from stepscope.record.run_record import RUN_FILE
 from stepscope.session.compare_quality import SavedOutput, quality_rows, saved_outputs
 from stepscope.session.dumps import RUN_KINDS, read_dumps, without_repeated_runs
+from stepscope.session.path_names import runs_told_apart, told_apart
 from stepscope.session.report import report_ranks
 
 TraceReports = Callable[[Path], Sequence[RankReport]]
@@ -65,11 +75,12 @@ def compare_files(
     paths = [list(base), *(list(side) for side in news)]
     for side in paths:
         _refuse_repeated(side)
+    beside = _calls_beside([path for side in paths for path in side])
     sides = [
         _without_copies(load_side(label, side, read_trace=read_trace))
         for label, side in zip(_labels(paths), paths, strict=True)
     ]
-    report = compare_sides(sides[0], sides[1:])
+    report = _warned(compare_sides(sides[0], sides[1:]), beside)
     if anyway:
         return report
     _refuse_unlike(report.comparisons)
@@ -82,6 +93,27 @@ def _refuse_repeated(paths: Sequence[Path]) -> None:
     for (path, place), (_, other) in permutations(zip(paths, places, strict=True), 2):
         if place == other or other in place.parents:
             raise UsageError(f"{path} is given twice on one side.", remedy="Every run counts once.")
+
+
+def _calls_beside(paths: Sequence[Path]) -> tuple[str, ...]:
+    """That a folder of ``--run-dir`` has more calls beside it (``DIR-1``, ...) that are not given."""
+    given = {os.path.realpath(path) for path in paths}
+    said = []
+    for path in paths:
+        if not (path / RUN_FILE).is_file():
+            continue
+        further = (numbered(path, number) for number in itertools.count(1))
+        beside = itertools.takewhile(lambda folder: (folder / RUN_FILE).is_file(), further)
+        if left := [folder.name for folder in beside if os.path.realpath(folder) not in given]:
+            said.append(f"beside {path} there are more calls that are not compared: {', '.join(left)}")
+    return tuple(said)
+
+
+def _warned(report: CompareReport, said: Sequence[str]) -> CompareReport:
+    if not said:
+        return report
+    comparisons = (replace(each, warnings=(*each.warnings, *said)) for each in report.comparisons)
+    return replace(report, comparisons=tuple(comparisons))
 
 
 def _without_copies(side: LoadedSide) -> LoadedSide:
@@ -114,12 +146,28 @@ def load_side(label: str, paths: Sequence[Path], *, read_trace: TraceReports = r
 
 def compare_sides(base: LoadedSide, news: Sequence[LoadedSide]) -> CompareReport:
     """Every new side against the base, with kernels and outputs where the runs have them."""
+    base, *news = _named([base, *news])
     cohort = _cohort(base)
     return CompareReport(
         schema_version=COMPARE_SCHEMA_VERSION,
         base=side_of(cohort),
         comparisons=tuple(_with_details(compare(cohort, _cohort(new)), base, new) for new in news),
     )
+
+
+def _named(sides: Sequence[LoadedSide]) -> list[LoadedSide]:
+    """The sides with every run under the shortest name that no other file of the comparison has."""
+    paths = [PurePath(run.observation.path) for side in sides for run in side.runs]
+    names = iter(runs_told_apart(paths))
+    return [
+        replace(
+            side,
+            runs=tuple(
+                replace(run, observation=replace(run.observation, name=next(names))) for run in side.runs
+            ),
+        )
+        for side in sides
+    ]
 
 
 def without_untrusted_verdicts(report: CompareReport) -> CompareReport:
@@ -130,8 +178,14 @@ def without_untrusted_verdicts(report: CompareReport) -> CompareReport:
 
 def limit_reasons(report: CompareReport, limit: float) -> tuple[str, ...]:
     """Why the new sides break ``limit`` (0.05: 5 % slower end to end); none where all keep it."""
-    reasons = (fails_above(comparison, limit) for comparison in report.comparisons)
+    reasons = (fails_above(comparison, limit, base=report.base) for comparison in report.comparisons)
     return tuple(reason for reason in reasons if reason)
+
+
+def limit_doubts(report: CompareReport, limit: float) -> tuple[str, ...]:
+    """Of the new sides that do not break ``limit``: which of them only noise keeps from it, maybe."""
+    doubts = (undecided(comparison, limit) for comparison in report.comparisons)
+    return tuple(doubt for doubt in doubts if doubt)
 
 
 def load_runs(path: Path, read_trace: TraceReports) -> tuple[LoadedRun, ...]:
@@ -224,13 +278,7 @@ def _refuse_unlike(comparisons: Sequence[Comparison]) -> None:
 def _labels(sides: Sequence[Sequence[Path]]) -> list[str]:
     """A short name for each side, told apart by as much of the path as that takes."""
     first = [paths[0] if paths else Path("(nothing)") for paths in sides]
-    for depth in (1, 2, 3):
-        labels = ["/".join(path.parts[-depth:]) for path in first]
-        if len(set(labels)) == len(labels):
-            break
-    else:
-        labels = [str(path) for path in first]
     return [
         label if len(paths) < 2 else f"{label} and {len(paths) - 1} more"
-        for label, paths in zip(labels, sides, strict=True)
+        for label, paths in zip(told_apart(first), sides, strict=True)
     ]

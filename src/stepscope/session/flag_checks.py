@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from stepscope.model.errors import UsageError
 from stepscope.model.nearest import nearest
 from stepscope.model.vocabulary import TraceDetail
+from stepscope.session.one_process import ONLY_ONE
 from stepscope.workload.request import CompileKind, LoadFormat, OffloadKind
 
 POSITIVE = frozenset(
@@ -26,8 +27,8 @@ POSITIVE = frozenset(
         "fps",
         "num_outputs_per_prompt",
         "warmup_steps",
-        "num_gpus",
         "denoiser_layers",
+        *ONLY_ONE,
     }
 )
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(

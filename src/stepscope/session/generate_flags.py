@@ -18,6 +18,7 @@ from stepscope.session.generate_options import (
     ProfileOptions,
     WarmupOptions,
 )
+from stepscope.session.one_process import refuse_what_is_not_here
 from stepscope.workload.arguments import GenerationRequest
 from stepscope.workload.request import (
     CompileKind,
@@ -89,7 +90,6 @@ class GenerateFlags(TypedDict, total=False):
     variant: str
     trust_remote_code: bool
     backend: str
-    num_gpus: int
     device: str
     dtype: str
     dit_precision: str
@@ -111,6 +111,17 @@ class GenerateFlags(TypedDict, total=False):
     vae_cpu_offload: bool
     dit_layerwise_offload: bool
     pin_cpu_memory: bool
+    # as in scripts for SGLang: only what runs anyway (session.one_process)
+    num_gpus: int
+    tp_size: int
+    sp_degree: int
+    ulysses_degree: int
+    ring_degree: int
+    dp_size: int
+    dp_degree: int
+    enable_cfg_parallel: bool
+    use_fsdp_inference: bool
+    enable_teacache: bool
 
 
 def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> GenerateOptions:
@@ -122,6 +133,7 @@ def options_of(flags: GenerateFlags, *, show_progress: bool = False) -> Generate
 
     """
     flags = cast("GenerateFlags", checked(flags, GenerateFlags))
+    refuse_what_is_not_here(flags)
     _check_texts(flags)
     profile = _profile(flags)
     return GenerateOptions(
@@ -216,11 +228,6 @@ def _output(flags: GenerateFlags) -> OutputOptions:
 
 
 def _load(flags: GenerateFlags) -> LoadRequest:
-    if flags.get("num_gpus", 1) != 1:
-        raise UsageError(
-            f"--num-gpus {flags['num_gpus']} is not in this version: this command runs one process.",
-            remedy="Leave it out.",
-        )
     return LoadRequest(
         model=flags.get("model_path"),
         load_format=LoadFormat(flags.get("load_format", LoadFormat.AUTO)),

@@ -43,7 +43,7 @@ def load(request: LoadRequest, progress: Progress = no_progress) -> Loaded:
     device = placement.choose_device(request.device)
     dtype = placement.choose_dtype(request.dtype, device)
     preset = find_preset(model)
-    random_weights = request.load_format is LoadFormat.DUMMY or model.lower().startswith(TINY_PREFIX)
+    random_weights = _random_weights(request)
     if request.denoiser_layers is not None and not random_weights:
         raise UsageError("Layers can be left out of random weights only.", remedy="Add --load-format dummy.")
     with _memory_guard(model, device), hub.told_in_one_line(model):
@@ -71,6 +71,23 @@ def load(request: LoadRequest, progress: Progress = no_progress) -> Loaded:
         defaults=preset.defaults if preset else GenerationDefaults(),
         notes=notes + done.notes,
     )
+
+
+def refuse_unknown(request: LoadRequest) -> None:
+    """Look at the model's name, which needs no library; what the hub or a folder has is seen when loading.
+
+    Raises:
+        UsageError: random weights are asked for and there is no such preset.
+
+    """
+    model = request.model or DEFAULT_MODEL
+    if _random_weights(request) and find_preset(model) is None:
+        _no_preset(model)
+
+
+def _random_weights(request: LoadRequest) -> bool:
+    model = request.model or DEFAULT_MODEL
+    return request.load_format is LoadFormat.DUMMY or model.lower().startswith(TINY_PREFIX)
 
 
 def component_classes(pipeline: Any) -> dict[str, str]:

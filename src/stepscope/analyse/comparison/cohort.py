@@ -41,6 +41,7 @@ class Observation:
     stages: Mapping[str, float]  # ms by name, occurrences summed
     steps: Mapping[int, float]  # ms by index
     facts: Mapping[str, str]
+    name: str = ""  # short, told apart from the other runs' of a comparison; empty: the file's
     trust: Trust = _TRUSTED
     peak_memory_bytes: int | None = None
     untypical_steps: frozenset[int] = field(default_factory=frozenset)  # traced or under a starting profiler
@@ -104,11 +105,14 @@ def side_of(cohort: Cohort) -> Side:
         label=cohort.label,
         paths=tuple(run.path for run in cohort.runs),
         runs=len(cohort.runs),
-        untrusted=tuple(
-            f"{PurePath(run.path).name}: {reason}" for run in cohort.runs for reason in run.trust.reasons
-        ),
+        untrusted=tuple(f"{_name_of(run)}: {reason}" for run in cohort.runs for reason in run.trust.reasons),
+        untrusted_runs=tuple(_name_of(run) for run in cohort.runs if run.trust.reasons),
         facts=tuple(cohort.runs[0].facts.items()),
     )
+
+
+def _name_of(run: Observation) -> str:
+    return run.name or PurePath(run.path).name
 
 
 def differences(base: Cohort, new: Cohort) -> tuple[Difference, ...]:

@@ -24,13 +24,10 @@ from stepscope.analyse.comparison.compare_results import (
     Side,
     Verdict,
 )
-from stepscope.analyse.comparison.judge import judged, only_in, withheld
-from stepscope.analyse.comparison.statistics import ALPHA, sample_of
+from stepscope.analyse.comparison.judge import THRESHOLDS, judged, only_in, withheld
+from stepscope.analyse.comparison.statistics import ALPHA, runs_needed, sample_of
 
 GPU_SPAN = "GPU span"
-
-COARSE = 0.02
-"""A 'no change' whose interval reaches further than this is said to be a coarse one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ def compare(base: Cohort, new: Cohort, *, alpha: float = ALPHA) -> Comparison:
         steps=judge(_step_rows(base, new), alpha=alpha / 2),
         step_median=_present(step_median),
         differences=differences(base, new),
-        warnings=(*_warnings(base, new, basis), *_noise_warnings(total)),
+        warnings=(*_warnings(base, new, basis), *_noise_warnings(total, alpha)),
         random_weights=any(run.facts.get("load_format") == "dummy" for run in (*base.runs, *new.runs)),
     )
 
@@ -84,8 +81,10 @@ def withhold_verdicts(comparison: Comparison, base: Side) -> Comparison:
     if not untrusted:
         return comparison
     hold = partial(withheld, reason="untrusted numbers")
+    of_noise = _noise_warnings(comparison.total, comparison.alpha)  # more such runs would tell nothing
     return replace(
         comparison,
+        warnings=tuple(text for text in comparison.warnings if text not in of_noise),
         total=withheld(comparison.total, f"untrusted: {untrusted[0]}"),
         throughput=hold(comparison.throughput) if comparison.throughput else None,
         stages=tuple(hold(row) for row in comparison.stages),
@@ -103,19 +102,36 @@ def unlike(comparison: Comparison) -> tuple[str, ...]:
     )
 
 
-def fails_above(comparison: Comparison, limit: float) -> str | None:
+def fails_above(comparison: Comparison, limit: float, *, base: Side | None = None) -> str | None:
     """Why CI should fail: slower end to end by more than ``limit`` (0.05 is 5 %), or not to be told.
 
-    One run a side is held against ``limit`` alone; repeated runs must differ significantly as well.
+    One run a side is held against ``limit`` alone; repeated runs must differ significantly as well, so where
+    noise hides what there is, nothing fails: see ``undecided``. ``base`` is asked for untrusted runs to name.
     """
     total = comparison.total
-    if total.change is None or total.verdict is Verdict.CANNOT_TELL:
-        return f"{comparison.new.label}: no verdict ({total.reason})"
+    if total.change is None or total.verdict is Verdict.NO_VERDICT:
+        said = f"{comparison.new.label}: no verdict counts as failed ({total.reason})"
+        runs = [*(base.untrusted_runs if base else ()), *comparison.new.untrusted_runs]
+        return f"{said}: measure {', '.join(runs)} again, or leave it out" if runs else said
     certain = comparison.basis is Basis.THRESHOLDS or total.verdict is Verdict.WORSE
     if total.change > limit and certain:
         grown = f"{100 * total.change:+.1f} % {total.name}"
         return f"{comparison.new.label}: {grown}, more than the {100 * limit:.1f} % allowed"
     return None
+
+
+def undecided(comparison: Comparison, limit: float) -> str | None:
+    """That ``limit`` was not broken only because the runs cannot tell; None where they can."""
+    total = comparison.total
+    if total.verdict is not Verdict.CANNOT_TELL or total.interval is None:
+        return None
+    low, high = (f"{100 * bound:+.1f} %" for bound in total.interval)
+    label, allowed = comparison.new.label, f"{100 * limit:.1f} %"
+    if total.interval[1] <= limit:
+        return f"{label}: cannot tell what changed, but not more than {allowed} slower ({low} to {high})"
+    return (
+        f"{label}: cannot tell whether it is more than {allowed} slower ({low} to {high}): this is no failure"
+    )
 
 
 def _row(base: Cohort, new: Cohort, measure: _Measure) -> Row:
@@ -132,7 +148,7 @@ def _row(base: Cohort, new: Cohort, measure: _Measure) -> Row:
         change=right.median / left.median - 1 if left and right and left.median > 0 else None,
         interval=None,
         p_value=None,
-        verdict=Verdict.NO_CHANGE if known else Verdict.CANNOT_TELL,
+        verdict=Verdict.NO_CHANGE if known else Verdict.NO_VERDICT,
         reason="" if known else _missing(measure, left, right),
     )
 
@@ -233,14 +249,11 @@ def _warnings(base: Cohort, new: Cohort, basis: Basis) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _noise_warnings(total: Row) -> list[str]:
-    """How much would have had to change for this test to see it, where that is not little."""
-    if total.interval is None or total.verdict is not Verdict.NO_CHANGE:
+def _noise_warnings(total: Row, alpha: float) -> list[str]:
+    """What would tell where these runs cannot."""
+    if total.verdict is not Verdict.CANNOT_TELL or total.base is None or total.new is None:
         return []
-    half = (total.interval[1] - total.interval[0]) / 2
-    if half <= COARSE:
-        return []
-    return [
-        f"the runs vary so much that a change of less than about {100 * half:.0f} % is not found: "
-        "more runs or a quieter machine find smaller ones"
-    ]
+    change = abs(total.new.mean / total.base.mean - 1)
+    half_width = max(change, THRESHOLDS["total"] - change)  # enough to reject, or to exclude
+    needed = runs_needed(total.base, total.new, half_width=half_width, alpha=alpha)
+    return [f"what would tell: {needed} with the noise of these, or a quieter machine"]

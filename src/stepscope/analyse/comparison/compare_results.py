@@ -18,8 +18,9 @@ class Verdict(Word):
 
     BETTER = "better"
     WORSE = "worse"
-    NO_CHANGE = "no change"
-    CANNOT_TELL = "cannot tell"
+    NO_CHANGE = "no change"  # a change worth knowing is excluded
+    CANNOT_TELL = "cannot tell"  # measured on both sides, but too coarsely for any of the three
+    NO_VERDICT = "no verdict"  # untrusted, or not measured on both sides
 
 
 class Basis(Word):
@@ -58,7 +59,7 @@ class Row:
     new: Sample | None
     difference: float | None  # of the medians
     change: float | None  # of the medians, relative to the base
-    interval: tuple[float, float] | None  # of the relative change of the means, at 1 - alpha
+    interval: tuple[float, float] | None  # of the relative change of the means, at 1 - alpha; from -1 on
     p_value: float | None  # below the end-to-end row: corrected after Holm
     verdict: Verdict
     reason: str = ""
@@ -122,6 +123,7 @@ class Side:
     paths: tuple[str, ...]
     runs: int
     untrusted: tuple[str, ...]  # every reason, with the file it is about
+    untrusted_runs: tuple[str, ...]  # those files
     facts: tuple[tuple[str, str], ...]  # environment and workload, for the record
 
 

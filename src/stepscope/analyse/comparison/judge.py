@@ -35,7 +35,7 @@ def judged(rows: Sequence[Row], *, basis: Basis, alpha: float, run_ms: float) ->
     corrected = holm([test.p_value for test in tests.values()])
     p_values = dict(zip(tests, corrected, strict=True))
     return tuple(
-        _by_test(row, p_values[position], tests[position], _Asked(alpha, len(tests)))
+        _by_test(row, p_values[position], tests[position], _Asked(alpha, len(tests), run_ms))
         if position in tests
         else _untested(row)
         for position, row in enumerate(rows)
@@ -44,7 +44,7 @@ def judged(rows: Sequence[Row], *, basis: Basis, alpha: float, run_ms: float) ->
 
 def withheld(row: Row, reason: str) -> Row:
     """The row without a verdict: its numbers are not to be trusted."""
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason=reason)
+    return replace(row, verdict=Verdict.NO_VERDICT, reason=reason)
 
 
 def only_in(base: Sample | None, new: Sample | None) -> str:
@@ -57,7 +57,7 @@ def only_in(base: Sample | None, new: Sample | None) -> str:
 def _tested(row: Row, run_ms: float) -> bool:
     if row.base is None or row.new is None or min(len(row.base.values), len(row.new.values)) < 2:
         return False
-    if row.verdict is Verdict.CANNOT_TELL or row.change is None:
+    if row.verdict is Verdict.NO_VERDICT or row.change is None:
         return False
     return row.kind != "stage" or max(row.base.median, row.new.median) >= TESTED_SHARE * run_ms
 
@@ -74,14 +74,29 @@ class _Asked:
 
     alpha: float
     rows: int
+    run_ms: float
 
 
 def _by_test(row: Row, p_value: float, test: WelchTest, asked: _Asked) -> Row:
     verdict, reason = _significance(row, p_value, asked)
+    interval = test.interval and (max(test.interval[0], -1.0), max(test.interval[1], -1.0))
     if test.p_value < asked.alpha <= p_value:  # the interval, which is the row's own, leaves out zero
         said = f"p = {p_value:.2g} corrected for {asked.rows} rows, {asked.alpha:g} asked"
         reason = f"{said}; the interval is of this row alone"
-    return replace(row, p_value=p_value, interval=test.interval, verdict=verdict, reason=reason)
+    if verdict is Verdict.NO_CHANGE and _reaches_beyond(row, interval, asked.run_ms):
+        verdict = Verdict.CANNOT_TELL
+        reason = reason.replace("equal", "the medians are equal")
+        reason = f"{reason}; {100 * THRESHOLDS[row.kind]:.0f} % is not excluded"
+    return replace(row, p_value=p_value, interval=interval, verdict=verdict, reason=reason)
+
+
+def _reaches_beyond(row: Row, interval: tuple[float, float] | None, run_ms: float) -> bool:
+    """Whether a change that one run a side would be called changed for is still possible."""
+    if interval is None or row.base is None:
+        return False
+    furthest = max(map(abs, interval))
+    weighty = row.kind != "stage" or furthest * row.base.mean > STAGE_SHARE * run_ms
+    return furthest > THRESHOLDS[row.kind] and weighty
 
 
 def _significance(row: Row, p_value: float, asked: _Asked) -> tuple[Verdict, str]:
@@ -105,7 +120,7 @@ def _not_significant(p_value: float, alpha: float) -> str:
 
 
 def _by_threshold(row: Row, run_ms: float) -> Row:
-    if row.verdict is Verdict.CANNOT_TELL or row.change is None or row.difference is None:
+    if row.verdict is Verdict.NO_VERDICT or row.change is None or row.difference is None:
         return _untested(row)
     limit = THRESHOLDS[row.kind]
     if abs(row.change) <= limit:
@@ -118,22 +133,22 @@ def _by_threshold(row: Row, run_ms: float) -> Row:
 
 
 def _untested(row: Row) -> Row:
-    if row.verdict is Verdict.CANNOT_TELL:
+    if row.verdict is Verdict.NO_VERDICT:
         return row
     if row.base is None or row.new is None:
-        return replace(row, verdict=Verdict.CANNOT_TELL, reason=only_in(row.base, row.new))
+        return replace(row, verdict=Verdict.NO_VERDICT, reason=only_in(row.base, row.new))
     if row.change is None:
         return _from_zero(row)
     if row.kind == "stage":
         return replace(row, verdict=Verdict.NO_CHANGE, reason=f"under {100 * TESTED_SHARE:.1f} % of the run")
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason="measured in too few runs")
+    return replace(row, verdict=Verdict.NO_VERDICT, reason="measured in too few runs")
 
 
 def _from_zero(row: Row) -> Row:
     """A base of zero: what is there now has no share of it, but nothing is still nothing."""
     if row.difference == 0:
         return replace(row, verdict=Verdict.NO_CHANGE, reason="equal")
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason="the base is zero: there is no share of it")
+    return replace(row, verdict=Verdict.NO_VERDICT, reason="the base is zero: there is no share of it")
 
 
 def _direction(change: float) -> Verdict:

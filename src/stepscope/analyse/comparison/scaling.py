@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,10 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
+from stepscope.analyse.comparison.crossovers import CONFIDENCE, crossovers
 from stepscope.analyse.comparison.sweep_results import (
     SCALING_SCHEMA_VERSION,
+    STEP,
+    TOTAL,
     Composition,
-    Crossover,
     CurvePoint,
     FirstUse,
     Fit,
@@ -23,7 +24,6 @@ from stepscope.analyse.comparison.sweep_results import (
 )
 from stepscope.model.sweep import SweepRow
 
-TOTAL, STEP = "end to end", "step"
 FEWEST_POINTS = 3
 """Different sizes without which nothing is fitted."""
 
@@ -58,14 +58,16 @@ def sweep_report(rows: Sequence[SweepRow], *, missing: int = 0) -> SweepReport:
     by_steps = _grouped(usable, lambda row: _words(row.point.variant, _shape(row)))
     against_tokens = [fit for group, found in by_size.items() for fit in _fits(group, found, "tokens")]
     against_steps = [fit for group, found in by_steps.items() for fit in _fits(group, found, "steps")]
-    compositions = (composition(group, found) for group, found in by_size.items())
+    compositions = {group: composition(group, found) for group, found in by_size.items()}
+    crossed = [crossovers(group, against_tokens, compositions[group]) for group in by_size]
     return SweepReport(
         schema_version=SCALING_SCHEMA_VERSION,
         rows=tuple(rows),
         missing=missing,
         fits=(*against_tokens, *against_steps),
-        compositions=tuple(each for each in compositions if each is not None),
-        crossovers=tuple(each for group in by_size for each in crossovers(group, against_tokens)),
+        compositions=tuple(each for each in compositions.values() if each is not None),
+        crossovers=tuple(each for found in crossed for each in found.told),
+        crossovers_withheld=tuple(text for found in crossed for text in found.withheld),
         first_uses=_first_uses(usable),
         warnings=tuple(_warnings(rows)),
     )
@@ -85,24 +87,28 @@ def power_law(points: Sequence[CurvePoint], *, series: str, against: str, group:
     if not abs(fit.slope) <= STEEPEST:
         return None
     worst = float(np.max(np.abs(np.exp(y - (fit.intercept + fit.slope * x)) - 1)))
+    slope, error = float(fit.slope), float(fit.stderr)
+    reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2))
+    interval = (slope - reach, slope + reach)
     return Fit(
         series=series,
         against=against,
         group=group,
-        exponent=float(fit.slope),
-        exponent_error=float(fit.stderr) if len(points) > 2 else None,
+        exponent=slope,
+        exponent_error=error,
+        exponent_interval=interval,
         coefficient=math.exp(float(fit.intercept)),
         worst_residual=worst,
-        doubt=_doubt(float(fit.slope), float(fit.stderr), worst),
+        doubt=_doubt(slope, interval, worst),
         points=tuple(points),
     )
 
 
-def _doubt(exponent: float, error: float, worst_residual: float) -> str:
+def _doubt(exponent: float, interval: tuple[float, float], worst_residual: float) -> str:
     """Why an exponent should not be believed; empty where nothing speaks against it."""
     if worst_residual > NOISY_RESIDUAL:
         return f"misses a point by {100 * worst_residual:.0f} %"
-    if abs(exponent) <= 2 * error:
+    if interval[0] <= 0 <= interval[1]:
         return "not distinguishable from no growth"
     return "falls as size grows: noise, or another cause" if exponent < 0 else ""
 
@@ -131,43 +137,6 @@ def composition(group: str, rows: Sequence[SweepRow]) -> Composition | None:
         quadratic_share=quadratic / (fixed + linear + quadratic),
         worst_residual=float(np.max(np.abs(terms @ parts / y - 1))),
     )
-
-
-def crossovers(group: str, fits: Sequence[Fit]) -> list[Crossover]:
-    """Where one stage becomes the longest in place of another, from the fitted curves of one group.
-
-    Looked for from a tenth of the fewest tokens measured to ten times the most: further, nothing is known.
-    """
-    stages = [fit for fit in fits if fit.group == group and fit.series not in (TOTAL, STEP) and not fit.doubt]
-    if len(stages) < 2:
-        return []
-    measured = [point.x for fit in stages for point in fit.points]
-    low, high = min(measured), max(measured)
-    found = []
-    for one, other in itertools.combinations(stages, 2):
-        if math.isclose(one.exponent, other.exponent):
-            continue
-        power = 1 / (other.exponent - one.exponent)
-        logarithm = power * math.log(one.coefficient / other.coefficient)
-        if not math.log(low / 10) <= logarithm <= math.log(high * 10):
-            continue
-        tokens = math.exp(logarithm)
-        below, above = (one, other) if other.exponent > one.exponent else (other, one)
-        if _at(below, tokens) >= max(_at(fit, tokens) for fit in stages) * (1 - 1e-9):
-            found.append(
-                Crossover(
-                    group=group,
-                    before=below.series,
-                    after=above.series,
-                    tokens=tokens,
-                    within=low <= tokens <= high,
-                )
-            )
-    return sorted(found, key=lambda crossover: crossover.tokens)
-
-
-def _at(fit: Fit, tokens: float) -> float:
-    return fit.coefficient * math.pow(tokens, fit.exponent)
 
 
 def _fits(group: str, rows: Sequence[SweepRow], against: str) -> list[Fit]:

@@ -9,6 +9,9 @@ from stepscope.model.sweep import SweepRow
 SCALING_SCHEMA_VERSION = 1
 """1 (2026-11): first."""
 
+TOTAL, STEP = "end to end", "step"
+"""Series that are no stages."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
@@ -26,7 +29,8 @@ class Fit:
     against: str  # tokens | steps
     group: str  # what was held fixed, in words
     exponent: float
-    exponent_error: float | None  # standard error; None with two points: a power law fits any
+    exponent_error: float  # standard error
+    exponent_interval: tuple[float, float]  # 95 % confidence, Student's t with two degrees of freedom fewer
     coefficient: float
     worst_residual: float  # the largest |measured / fitted - 1|
     points: tuple[CurvePoint, ...]
@@ -53,7 +57,8 @@ class Crossover:
     before: str  # the longest stage below
     after: str  # the longest stage above
     tokens: float
-    within: bool  # inside the measured range; outside it is an extrapolation
+    interval: tuple[float, float]  # of the tokens, from the fits' residuals (95 %) and the measured points
+    within: bool  # measured points on both sides of it show it; else it is an extrapolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,5 +81,6 @@ class SweepReport:
     fits: tuple[Fit, ...]
     compositions: tuple[Composition, ...]
     crossovers: tuple[Crossover, ...]
+    crossovers_withheld: tuple[str, ...]  # where curves meet, but nothing can be said: why not
     first_uses: tuple[FirstUse, ...]
     warnings: tuple[str, ...]

@@ -13,7 +13,12 @@ from stepscope.render.page import PageKind, PageTable, page_table, render_page
 from stepscope.render.tables import Table
 
 _PAGE = PageKind(template="compare.html.jinja")
-_TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad", Verdict.CANNOT_TELL: "bad"}
+_TONES = {
+    Verdict.BETTER: "good",
+    Verdict.WORSE: "bad",
+    Verdict.CANNOT_TELL: "open",
+    Verdict.NO_VERDICT: "bad",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

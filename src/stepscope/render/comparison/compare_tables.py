@@ -21,18 +21,22 @@ _WORDS = {
     ("memory", Verdict.WORSE): "more",
 }
 _TIME_WORDS = {Verdict.BETTER: "faster", Verdict.WORSE: "slower"}
-_OTHER_WORDS = {Verdict.NO_CHANGE: "without change", Verdict.CANNOT_TELL: "without verdict"}
+_OTHER_WORDS = {
+    Verdict.NO_CHANGE: "without change",
+    Verdict.CANNOT_TELL: "that cannot be told from noise",
+    Verdict.NO_VERDICT: "without verdict",
+}
 
 
 def verdict_word(row: Row) -> str:
-    """The verdict as people say it of this row: faster, slower, less, more, no change, cannot tell."""
+    """The verdict as people say it of this row: faster, slower, less, more, or as it is."""
     return _WORDS.get((row.kind, row.verdict)) or _TIME_WORDS.get(row.verdict) or row.verdict.value
 
 
 def headline(comparison: Comparison) -> str:
     """The answer in one sentence, without the verdict's word before it."""
     total = comparison.total
-    if total.verdict is Verdict.CANNOT_TELL:
+    if total.verdict is Verdict.NO_VERDICT:
         return total.reason
     parts = [f"{units.signed_share(total.change)} {total.name} ({_from_to(total)})"]
     if total.interval is not None:
@@ -42,15 +46,13 @@ def headline(comparison: Comparison) -> str:
         parts.append(units.probability(total.p_value))
     if comparison.basis is Basis.THRESHOLDS:
         parts.append(f"by threshold, {total.reason}: one run on a side cannot tell noise from change")
-    elif total.verdict is Verdict.NO_CHANGE:
+    elif total.verdict in (Verdict.NO_CHANGE, Verdict.CANNOT_TELL):
         parts.append(total.reason)
     return "; ".join(parts)
 
 
 def verdict_title(comparison: Comparison) -> str:
     """One or two words in capitals that begin the answer."""
-    if comparison.total.verdict is Verdict.CANNOT_TELL:
-        return "NO VERDICT"
     return verdict_word(comparison.total).upper()
 
 
@@ -246,7 +248,8 @@ def _difference(row: Row) -> str:
     if row.unit == "bytes":
         return f"{'+' if row.difference > 0 else ''}{units.size(row.difference)}"
     if row.unit == "ms":
-        return f"{units.signed_milliseconds(row.difference)} ms"
+        longer = max(side.median for side in (row.base, row.new) if side is not None)
+        return units.signed_duration(row.difference, beside_ms=longer)
     return f"{'+' if row.difference > 0 else ''}{units.number(row.difference)} /s"
 
 

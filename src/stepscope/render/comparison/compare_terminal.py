@@ -19,7 +19,12 @@ from stepscope.render.terminal_grid import Layout, grid
 _TOP_KERNELS = 12
 _MOST_STEPS = 20
 _KERNEL_WIDTH = 52
-_STYLES = {Verdict.BETTER: "bold green", Verdict.WORSE: "bold white on red", Verdict.CANNOT_TELL: "bold red"}
+_STYLES = {
+    Verdict.BETTER: "bold green",
+    Verdict.WORSE: "bold white on red",
+    Verdict.CANNOT_TELL: "bold yellow",
+    Verdict.NO_VERDICT: "bold red",
+}
 
 
 def render_compare_terminal(report: CompareReport, *, width: int = 100, colour: bool = False) -> str:

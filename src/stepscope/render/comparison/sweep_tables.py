@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.analyse.comparison.sweep_results import FirstUse, Fit, SweepReport
+from stepscope.analyse.comparison.sweep_results import Crossover, FirstUse, Fit, SweepReport
 from stepscope.model.sweep import SweepRow
 from stepscope.render import units
 from stepscope.render.names import shorten, visible
@@ -32,10 +32,11 @@ def growth(report: SweepReport, most: int = 6) -> list[str]:
         for fit in whole
     ]
     said += [
-        f"from {units.number(each.tokens)} tokens on the longest stage is {each.after}, below {each.before}"
-        f" ({each.group}; {'measured' if each.within else 'extrapolated'})"
+        f"from {_tokens(each)} tokens on the longest stage is {each.after}, below {each.before}"
+        f" ({each.group}; {'measured on both sides' if each.within else 'extrapolated'})"
         for each in report.crossovers
     ]
+    said += report.crossovers_withheld
     left = len(said) - most
     return [*said[:most], *([f"and {left} more in the tables below"] if left > 0 else [])]
 
@@ -78,14 +79,14 @@ def fits_table(report: SweepReport) -> Table:
     columns = [
         Column(key="series", title="what"),
         Column(key="against", title="grows with"),
-        Column(key="exponent", title="exponent", kind=Kind.AMOUNT),
+        Column(key="exponent", title="exponent (95 %)", kind=Kind.AMOUNT),
         Column(key="residual", title="worst residual", kind=Kind.SHARE),
         Column(key="count", title="points", kind=Kind.COUNT),
-        Column(key="doubt", title="doubt"),
         Column(key="group", title="at"),
+        Column(key="doubt", title="doubt"),
     ]
     rows = [
-        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.doubt, fit.group)
+        (fit.series, fit.against, _exponent(fit), _residual(fit), len(fit.points), fit.group, fit.doubt)
         for fit in report.fits
     ]
     return build("fits", "Scaling: time = constant x size ^ exponent", columns, rows)
@@ -99,7 +100,7 @@ def compositions_table(report: SweepReport) -> Table:
         Column(key="linear", title="linear µs/token", kind=Kind.NUMBER),
         Column(key="quadratic", title="quadratic ns/token^2", kind=Kind.NUMBER),
         Column(key="share", title="quadratic share at the largest", kind=Kind.SHARE),
-        Column(key="residual", title="worst residual", kind=Kind.SHARE),
+        Column(key="worst_residual", title="worst residual", kind=Kind.SHARE),
     ]
     rows = [
         (
@@ -118,7 +119,7 @@ def compositions_table(report: SweepReport) -> Table:
 def crossovers_table(report: SweepReport) -> Table:
     """Where another stage becomes the longest."""
     columns = [
-        Column(key="tokens", title="tokens", kind=Kind.NUMBER),
+        Column(key="tokens", title="tokens (95 %)", kind=Kind.AMOUNT),
         Column(key="before", title="longest below"),
         Column(key="after", title="longest above"),
         Column(key="within", title="known by"),
@@ -126,7 +127,7 @@ def crossovers_table(report: SweepReport) -> Table:
     ]
     rows = [
         (
-            each.tokens,
+            _tokens(each),
             each.before,
             each.after,
             "measurement" if each.within else "extrapolation",
@@ -183,8 +184,13 @@ def _point(row: SweepRow, *, with_prompt: bool) -> tuple[Value, ...]:
 
 
 def _exponent(fit: Fit) -> str:
-    error = f" ± {fit.exponent_error:.2f}" if fit.exponent_error is not None else ""
-    return f"{fit.exponent:.2f}{error}"
+    low, high = fit.exponent_interval
+    return f"{fit.exponent:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _tokens(crossover: Crossover) -> str:
+    low, high = crossover.interval
+    return f"{crossover.tokens:,.0f} ({low:,.0f} to {high:,.0f})"
 
 
 def _residual(fit: Fit) -> float | None:

@@ -27,11 +27,12 @@ _CURVES_AT_MOST = 8
 def render_sweep_terminal(report: SweepReport, *, width: int = 100, colour: bool = False) -> str:
     """The sweep as text of at most ``width`` columns."""
     parts: list[RenderableType] = [Text(tables.headline(report), style="bold")]
-    parts += [Text(f"  note: {visible(text)}") for text in report.warnings]
+    parts += [Text(f"  note: {visible(text)}") for text in (*report.warnings, *report.crossovers_withheld)]
     parts += [Text(f"  not measured: {visible(text)}") for text in tables.accidents(report)]
     for table in _tables(report):
-        shown = table.pick(*(column.key for column in table.columns if column.key != "error"))  # said above
-        layout = Layout(flexible=shown.columns[-1].key, optional=("peak", "longest"))
+        said_above = table.pick(*(column.key for column in table.columns if column.key != "error"))
+        shown = said_above.without_empty_columns()
+        layout = Layout(flexible=shown.columns[-1].key, optional=("peak", "longest", "count", "residual"))
         parts += [Text(f"\n{shown.caption}", style="bold"), grid(shown, layout, width)]
     return printed(parts, width=width, colour=colour)
 
@@ -39,7 +40,7 @@ def render_sweep_terminal(report: SweepReport, *, width: int = 100, colour: bool
 def render_sweep_markdown(report: SweepReport) -> str:
     """The sweep as GitHub-flavoured Markdown."""
     lines = [f"### stepscope sweep: {prose(tables.headline(report))}", ""]
-    lines += [f"- {prose(text)}" for text in report.warnings]
+    lines += [f"- {prose(text)}" for text in (*report.warnings, *report.crossovers_withheld)]
     for table in _tables(report):
         lines += ["", f"**{prose(table.caption)}**", "", *markdown_table(table, limit=200)]
     return "\n".join(lines) + "\n"

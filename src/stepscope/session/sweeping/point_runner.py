@@ -14,9 +14,9 @@ from typing import Any
 from stepscope.analyse.comparison.cohort import whole_number
 from stepscope.analyse.results import RunSummary
 from stepscope.analyse.run.summarise import summarise
-from stepscope.model.errors import StepscopeError, UnreadableInputError
+from stepscope.model.errors import StepscopeError, UnreadableInputError, UsageError
 from stepscope.model.sweep import SweepPoint, SweepRow
-from stepscope.record.atomic import remove_old
+from stepscope.record.atomic import free_path
 from stepscope.record.perf_dump_reader import read_perf_dump
 from stepscope.session.sweeping.worker_client import WORKER_COMMAND, WorkerClient, WorkerDied
 from stepscope.session.sweeping.worker_messages import Failure
@@ -78,6 +78,27 @@ class PointRunner:
                 break
         return row
 
+    def check(self, tasks: Sequence[PointTask]) -> None:
+        """Load what the first task needs and show it the flags of all tasks that share it.
+
+        Raises:
+            UsageError: the pipeline cannot be had, or takes none of them. Any other failure is the first
+                point's own and comes again as its row.
+
+        """
+        sharing = [task for task in tasks if task.point.variant == tasks[0].point.variant]
+        try:
+            worker = self._ready(tasks[0])
+            failures = [worker.ask("check", task.flags) for task in sharing]
+        except _PointFailedError as error:
+            failures = [error.failure]
+        except WorkerDied:
+            self.close()
+            return
+        refused = [failure.message for failure in failures if failure is not None and failure.refused]
+        if len(refused) == len(failures):
+            raise UsageError(f"no point can run: {refused[0]}")
+
     def _attempt(self, task: PointTask, attempt: int) -> tuple[SweepRow, bool]:
         """A row, and whether it is one only because the worker process ended."""
         try:
@@ -121,8 +142,7 @@ class PointRunner:
         return self._worker
 
     def _run(self, worker: WorkerClient, task: PointTask, name: str) -> RunSummary:
-        dump = self._options.folder / "dumps" / f"{task.id}-{name}.json"
-        remove_old(dump)  # of an attempt that was killed
+        dump = free_path(self._options.folder / "dumps" / f"{task.id}-{name}.json")
         ours = {"perf_dump_path": str(dump), "warmup": False}  # the first use of a shape is our warm-up
         defaults = {"save_output": False, "output_path": str(self._options.folder / "outputs")}
         _check(worker.ask("run", {**defaults, **task.flags, **ours}))

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from stepscope.model.errors import RunFailedError
 from stepscope.model.sweep import SweepPoint, SweepRow
+from stepscope.model.vocabulary import Word
 from stepscope.record.atomic import cannot_write, check_writable
 from stepscope.record.json_lines import append_line, check_appendable, read_lines
 from stepscope.session.sweeping.point_runner import PointRunner, PointTask, RunnerOptions
@@ -57,6 +58,14 @@ Flags = Callable[[SweepPoint], Mapping[str, Any]]
 """The flags of generate for a point."""
 
 
+class Again(Word):
+    """Finished points that are measured again all the same; the newest row of a point counts."""
+
+    FAILED = "failed"  # out of memory included
+    UNTRUSTED = "untrusted"
+    FEWER = "fewer"  # measured runs than are asked for now
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
     """What to measure and where the rows are."""
@@ -65,7 +74,7 @@ class SweepOptions:
     flags: Flags
     runner: RunnerOptions
     repeats: int = 2
-    retry_failed: bool = False
+    again: frozenset[Again] = frozenset()
 
 
 class SweepListener(Protocol):
@@ -73,6 +82,9 @@ class SweepListener(Protocol):
 
     def doing(self, text: str) -> None:
         """One line, replaced by the next."""
+
+    def happened(self, text: str) -> None:
+        """One line that stays."""
 
 
 class Executor(Protocol):
@@ -89,9 +101,10 @@ class LocalExecutor:
         self._options = options
 
     def run(self, tasks: Sequence[PointTask], finished: Callable[[SweepRow], None]) -> None:
-        """Run the tasks on one worker process."""
+        """Run the tasks on one worker process. UsageError where none of them can run."""
         runner = PointRunner(self._options)
         try:
+            runner.check(tasks)
             for task in tasks:
                 finished(runner.run(task))
         finally:
@@ -115,6 +128,8 @@ def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) ->
         listener.doing(f"{left_out} points of the grid are calls that others make too: each is measured once")
     with _only_one(folder):
         rows = _finished(read_lines(path, SweepRow), options)
+        for text in _kept_as_they_are([rows[task.id] for task in tasks if task.id in rows], options):
+            listener.happened(text)
         check_appendable(path)
         left = [task for task in tasks if task.id not in rows]
         if len(left) < len(tasks):
@@ -126,7 +141,8 @@ def sweep(options: SweepOptions, executor: Executor, listener: SweepListener) ->
             append_line(path, row)
             rows[row.id] = row
             done = sum(task.id in rows for task in tasks)
-            listener.doing(f"{done} of {len(tasks)}: {_said(row)}")
+            tell = listener.doing if row.status == "ok" else listener.happened
+            tell(f"{done} of {len(tasks)}: {_said(row)}")
 
         if left:
             executor.run(left, finished)
@@ -143,16 +159,35 @@ def planned(options: SweepOptions) -> tuple[PointTask, ...]:
 
 
 def _finished(found: Sequence[SweepRow], options: SweepOptions) -> dict[str, SweepRow]:
-    """Rows by point; the last one counts. Failed ones are forgotten where they are to be tried again."""
+    """Rows by point; the last one counts. Those that are to be measured again are forgotten."""
     rows = {row.id: row for row in found}
-    if options.retry_failed:
-        rows = {key: row for key, row in rows.items() if row.status == "ok"}
-    return rows
+    return {key: row for key, row in rows.items() if not _shortcomings(row, options) & options.again}
+
+
+def _shortcomings(row: SweepRow, options: SweepOptions) -> set[Again]:
+    if row.status != "ok":
+        return {Again.FAILED}
+    found = {Again.UNTRUSTED} if row.untrusted else set()
+    return found | ({Again.FEWER} if len(row.runs_ms) < options.repeats else set())
+
+
+def _kept_as_they_are(rows: Sequence[SweepRow], options: SweepOptions) -> Iterator[str]:
+    """What finished rows lack of what is asked for now, and the option that measures them again."""
+    said = {
+        Again.FAILED: "that failed",
+        Again.UNTRUSTED: "with untrusted numbers",
+        Again.FEWER: f"of fewer measured runs than --repeats {options.repeats}",
+    }
+    for kind, words in said.items():
+        count = sum(kind in _shortcomings(row, options) for row in rows)
+        if count:
+            yield f"finished points {words}: {count}, kept (--again {kind.value} measures them anew)"
 
 
 def _said(row: SweepRow) -> str:
-    result = f"{row.total_ms:.1f} ms" if row.total_ms is not None else row.status
-    return f"{row.point.label}: {result}"
+    if row.total_ms is not None:
+        return f"{row.point.label}: {row.total_ms:.1f} ms"
+    return f"{row.point.label}: {row.status.replace('_', ' ')}: {row.error}"
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A process that keeps one pipeline loaded and runs it when told to; bench and sweep drive it.
 
-One JSON object a line: ``load`` and ``run`` come in on standard input, one reply each goes out on standard
+One JSON object a line: ``load``, ``check`` and ``run`` come in on standard input, a reply each on standard
 output. Whatever libraries print goes to standard error. When standard input ends, whoever drove us is gone,
 and so are we, in the middle of a run if need be: an orphan would disturb what comes after it.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from stepscope.model.encodable import encodable
-from stepscope.model.errors import StepscopeError, is_out_of_memory
+from stepscope.model.errors import StepscopeError, UsageError, is_out_of_memory
 from stepscope.session.sweeping.worker_messages import Command, Failure, Reply, decoded
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class _Server:
         try:
             options = options_of(command.flags)  # type: ignore[arg-type]  # made by generate's own parser
             loaded = self._loaded or self._load(options)
+            if command.do == "check":
+                _check(loaded, options)
             error = _run(loaded, options) if command.do == "run" else None
         except (Exception, SystemExit) as raised:
             error = raised
@@ -74,6 +76,14 @@ def _run(loaded: Loaded, options: GenerateOptions) -> BaseException | None:
     return generate_with(loaded, options, SilentListener())[-1].error
 
 
+def _check(loaded: Loaded, options: GenerateOptions) -> None:
+    """Raise UsageError for what the pipeline cannot take, without running it."""
+    from stepscope.workload.arguments import call_arguments
+
+    for request in options.requests:
+        call_arguments(loaded.pipeline, request, loaded.defaults)
+
+
 def _failure(error: BaseException) -> Failure:
     traceback.print_exception(error, file=sys.stderr)
     known = isinstance(error, (MemoryError, StepscopeError)) or type(error).__name__ == "OutOfMemoryError"
@@ -81,6 +91,7 @@ def _failure(error: BaseException) -> Failure:
     return Failure(
         message=encodable(" ".join(text.split())[:500]),
         out_of_memory=is_out_of_memory(error),
+        refused=isinstance(error, UsageError),
         usable_after=known,  # anything else may have left the device in a bad state
     )
 

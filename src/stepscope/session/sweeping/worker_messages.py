@@ -11,7 +11,7 @@ from typing import Any
 class Command:
     """One thing to do; ``flags`` are those of ``stepscope generate``."""
 
-    do: str  # load | run
+    do: str  # load | check | run
     flags: dict[str, Any] = field(default_factory=dict)
 
 
@@ -32,6 +32,7 @@ class Failure:
     message: str
     out_of_memory: bool = False
     usable_after: bool = False
+    refused: bool = False  # by us, for what was asked: trying again is of no use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
