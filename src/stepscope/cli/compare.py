@@ -15,6 +15,7 @@ from stepscope.cli.output import (
 )
 from stepscope.cli.values import a_path
 from stepscope.model.errors import UsageError
+from stepscope.model.file_names import possible_path
 
 if TYPE_CHECKING:
     from stepscope.analyse.comparison.compare_results import CompareReport
@@ -108,7 +109,10 @@ def _joined(text: str) -> list[Path]:
         raise UsageError(
             f"there is an empty name among the files ({text!r}).", remedy="Is a variable of the script empty?"
         )
-    return [Path(name) for name in names]
+    try:
+        return [possible_path(name) for name in names]
+    except ValueError as error:
+        raise UsageError(f"{text[:80]!r} cannot be a path: {error}.", remedy="Check the names.") from error
 
 
 def _exists(text: str) -> bool:

@@ -100,7 +100,7 @@ def _calls_beside(paths: Sequence[Path]) -> tuple[str, ...]:
     given = {os.path.realpath(path) for path in paths}
     said = []
     for path in paths:
-        if not (path / RUN_FILE).is_file():
+        if not os.path.isfile(path / RUN_FILE):  # noqa: PTH113  pathlib raises for a path too long
             continue
         further = (numbered(path, number) for number in itertools.count(1))
         beside = itertools.takewhile(lambda folder: (folder / RUN_FILE).is_file(), further)
