@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from tqdm.auto import tqdm
 
 import stepscope
 from stepscope.workload.arguments import GenerationRequest, call_arguments
@@ -29,7 +30,7 @@ from stepscope.workload.request import LoadRequest
 from wrapper_cost import REPETITIONS, Scheduler, circumstances, spread
 
 FEW, MANY = 10, 210
-CALLS_A_STEP = 2
+CALLS_A_STEP = 3  # forward, scheduler, progress bar
 LIMIT_STEP_US = 20.0
 LIMIT_CALL_US = 1.0
 REAL_CALLS = 31
@@ -58,10 +59,12 @@ class Pipeline:
 
     def __call__(self, steps: int) -> Any:
         sample = torch.ones(1, 64, device=self.device)
+        bar = tqdm(total=steps, disable=True)
         begin = self.now_ns()
         with torch.no_grad():
             for step in range(steps):
                 sample = self.scheduler.step(None, self.transformer(sample, step))
+                bar.update()
         self.loop_ns = self.now_ns() - begin
         return sample
 

@@ -92,6 +92,21 @@ def balanced(events: list[Event], end: Mark) -> tuple[list[Event], bool]:
     around it. One that never ended (a thread that was killed) ends with the recording. One that ended before
     a later one ends with that: nothing of the time between is its own, which is the innermost's.
     """
+    return (events, False) if _are_balanced(events) else _mended(events, end)
+
+
+def _are_balanced(events: list[Event]) -> bool:
+    """Whether they nest like brackets as they are: nearly always, so this is what a call pays for."""
+    open_calls: list[Any] = []
+    for known, entering, mark, _ in events:
+        if entering:
+            open_calls.append(known)
+        elif mark is None or not open_calls or open_calls.pop() is not known:
+            return False
+    return not open_calls
+
+
+def _mended(events: list[Event], end: Mark) -> tuple[list[Event], bool]:
     open_at: list[int] = []
     waiting: dict[int, Any] = {}  # ended beneath an open one: what its end had to say
     dropped: set[int] = set()
