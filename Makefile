@@ -55,8 +55,8 @@ clean:
 # How many requests the server gets; 10000 take a quarter of an hour.
 REQUESTS ?= 1000
 
-# SGLang, vLLM-Omni and cache-dit for real on this CPU: some 20 minutes from nothing on two cores, of which 4 to
-# install; 3.4 GB in .engines beside the 1.9 GB of .venv. Python 3.11 must be there, whatever PYTHON is.
+# SGLang, vLLM-Omni and cache-dit for real on this CPU: 9 minutes from nothing on two idle cores, 20 on busy ones;
+# 3.4 GB in .engines beside the 1.9 GB of .venv. Python 3.11 must be there, whatever PYTHON is.
 engines: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines/setup_engines.py
 	$(BIN)/python benchmarks/engines/demonstrate.py
