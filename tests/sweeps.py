@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from stepscope.model.sweep import SweepPoint, SweepRow
 from stepscope.session.sweeping.point_runner import RunnerOptions
 from stepscope.session.sweeping.sweep import Grid, LocalExecutor, SweepOptions, sweep
 
@@ -58,3 +59,12 @@ def signal_when(process, path, count, number):
         assert process.poll() is None, "the sweep ended before it got the signal"
         time.sleep(0.005)
     os.kill(process.pid, number)
+
+
+def row(tokens_side, *, steps=4, stages, **changes) -> SweepRow:
+    point = SweepPoint(width=tokens_side, height=16, steps=steps)
+    return SweepRow(
+        id=str(point), point=point, status="ok", total_ms=sum(stages.values()), stages_ms=stages,
+        step_ms=stages.get("DenoisingStage", 1.0 * steps) / steps,
+        width=tokens_side, height=16, steps=steps, **changes,
+    )  # fmt: skip
